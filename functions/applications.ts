@@ -25,6 +25,7 @@ const discoverApplications = endpoint({
   // 201 for a new run, 200 for the one that was already in progress.
   responds: { 200: DiscoveryRun, 201: DiscoveryRun },
   problems: ["conflict"],
+  // A second request with the same Idempotency-Key gets the run that the first one started.
   repeat: {
     idOf: ({ runId }) => runId,
     answer: async ({ id, services }) => runView(await services.applications.run(id)),

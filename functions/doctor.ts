@@ -1,8 +1,8 @@
-import { checkupView, PermissionsCheck } from "../shared/doctor/api.ts";
+import { PermissionsCheckView, permissionsCheckView } from "../shared/doctor/api.ts";
 import { ok } from "../shared/platform/http/reply.ts";
 import { endpoint } from "./declare.ts";
 
-// The doctor: an endpoint that checks which permissions the service has.
+// The endpoint of the doctor, which checks the permissions of the service. The command `npm run doctor` uses the endpoint too.
 
 const checkPermissions = endpoint({
   name: "checkPermissions",
@@ -15,8 +15,8 @@ const checkPermissions = endpoint({
   access: "admin",
   tier: "core",
   harmlessRepeat: true,
-  responds: { 200: PermissionsCheck },
-  handle: async ({ caller, services }) => ok(checkupView(await services.doctor.check(caller))),
+  responds: { 200: PermissionsCheckView },
+  handle: async ({ caller, services }) => ok(permissionsCheckView(await services.doctor.check(caller))),
 });
 
 export const endpoints = [checkPermissions];

@@ -2,7 +2,7 @@
 
 import * as z from "zod";
 import { commandLine, exitWithUsageError } from "../../infra/build/command-line.ts";
-import { checkupView, PermissionsCheck } from "../../shared/doctor/api.ts";
+import { PermissionsCheckView, permissionsCheckView } from "../../shared/doctor/api.ts";
 import { CloudFailure } from "../../shared/platform/azure/failure.ts";
 import { ConfigError, loadConfig } from "../../shared/platform/config/config.ts";
 import { Problem } from "../../shared/platform/http/problem.ts";
@@ -19,12 +19,12 @@ a deployed service. Makes each outgoing call once, reads only, and takes up to t
 
 Exits with 1 if something that is needed is missing or does not answer.`;
 
-type Check = z.infer<typeof PermissionsCheck>;
+type Check = z.infer<typeof PermissionsCheckView>;
 
 async function checkHere(): Promise<Check> {
   const { createServices } = await import("../services.ts");
   const { doctor, randomness, clock } = createServices(loadConfig(process.env));
-  return checkupView(await doctor.check({ actor: "system", requestId: randomness.ulid(clock.now()) }));
+  return permissionsCheckView(await doctor.check({ actor: "system", requestId: randomness.ulid(clock.now()) }));
 }
 
 /** Time limit of the request: the platform ends every HTTP request after 230 seconds. */
@@ -46,7 +46,7 @@ async function checkAt(address: string): Promise<Check> {
     signal: AbortSignal.timeout(ANSWER_MS),
   });
   const text = await answer.text();
-  if (answer.ok) return PermissionsCheck.parse(JSON.parse(text));
+  if (answer.ok) return PermissionsCheckView.parse(JSON.parse(text));
   const problem = z.object({ title: z.string(), detail: z.string().optional() }).safeParse(parsed(text)).data;
   throw new Problem("unavailable", `${url.host} answered ${answer.status}: ${problem?.detail ?? problem?.title ?? ""}`);
 }

@@ -160,6 +160,7 @@ and run GET /audit/verify.`);
     const dryRun = options["dry-run"];
     await requireNoFindings(services);
     await prepareRollback(deps, { to, dryRun, caller: callerOf(services), startedBy: startedBy() }, console.log);
+    // The earlier build writes rows without signatures. This version then signs all rows again when it next starts.
     if (!dryRun) await signedRows.forget();
     console.log(
       dryRun

@@ -71,12 +71,12 @@ function report(result: ExportVerification): void {
   }
   for (const note of notes) console.log(`Note: ${note}`);
   for (const { kind, interval, digestNumber, entryId, detail } of findings.slice(0, MAX_PRINTED_FINDINGS)) {
-    const place = [
+    const location = [
       interval && `interval ${interval}`,
       digestNumber && `digest ${digestNumber}`,
       entryId && `entry ${entryId}`,
     ];
-    console.log(`${kind} (${place.filter(Boolean).join(", ") || "the export"}): ${detail}`);
+    console.log(`${kind} (${location.filter(Boolean).join(", ") || "the export"}): ${detail}`);
   }
   if (findings.length > MAX_PRINTED_FINDINGS) console.log(`… and ${findings.length - MAX_PRINTED_FINDINGS} more.`);
 }

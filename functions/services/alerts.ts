@@ -44,7 +44,7 @@ export function createAlertServices(
       sso,
       licensing,
       sync.configurations,
-      { expiring: (by) => later().b2c.expiring(by) },
+      { expiring: (latest) => later().b2c.expiring(latest) },
     ],
     entries: audit,
     // Sources of alerts about rotations, sync, unresolved references, unexpected readers and unreadable rows.

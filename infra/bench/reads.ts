@@ -9,7 +9,7 @@ import { packExpiries } from "../../shared/inventory/expiries.ts";
 import { countOwners } from "../../shared/inventory/owners.ts";
 import { createAssetQueries } from "../../shared/inventory/query.ts";
 import { renewTotals } from "../../shared/inventory/renew-totals.ts";
-import { packRenewed } from "../../shared/inventory/renewed-certificates.ts";
+import { packPlanned } from "../../shared/inventory/planned-certificates.ts";
 import {
   expiriesColumn,
   VAULTS,
@@ -176,7 +176,7 @@ function assetsOf(vaultIndex: number): { vault: VaultRecord; assets: AssetRecord
     const ofType = assets.filter((asset) => asset.type === type);
     vault[expiriesColumn(type)] = packExpiries(ofType.map(({ expiresOn }) => expiresOn));
     vault.listedAt[type] = listed;
-    if (type === "certificate") vault.certificateRenewals = packRenewed(ofType);
+    if (type === "certificate") vault.certificateRenewals = packPlanned(ofType);
     vault.owners = { ...vault.owners, [type]: countOwners(ofType, "owner") };
   }
   return { vault, assets };

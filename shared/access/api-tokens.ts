@@ -99,8 +99,8 @@ export interface ApiTokens {
   end(actor: Actor, id: string, caller: Caller): Promise<void>;
   /** Revokes all tokens of a user. @throws {Problem} notFound */
   endAll(user: string, caller: Caller): Promise<void>;
-  /** Yields the valid tokens that expire by an instant, for alerts. */
-  expiring(by: Date): AsyncGenerator<ExpiringToken>;
+  /** Yields the valid tokens that expire at this time or before, for alerts. */
+  expiring(latest: Date): AsyncGenerator<ExpiringToken>;
   /** Deletes the rows of revoked tokens, and of tokens that expired more than 30 days ago. */
   cleanUp(): Promise<void>;
 }
@@ -272,10 +272,10 @@ export function createApiTokens(deps: {
       await audited(audit, event, () => users.change(user, (latest) => ({ ...latest, apiTokens: [] })));
     },
 
-    async *expiring(by) {
+    async *expiring(latest) {
       const range = { partitionKey: USERS_PARTITION, ...RANGE, onCorrupt: "leaveOut" as const };
       for await (const rows of tables.pages(ApiToken, range)) {
-        const expiringRows = rows.filter((row) => !isExpired(row) && Date.parse(row.expiresAt) <= by.getTime());
+        const expiringRows = rows.filter((row) => !isExpired(row) && Date.parse(row.expiresAt) <= latest.getTime());
         for (const { row } of await withOwners(expiringRows)) {
           const { user: owner, name, createdAt, expiresAt } = row;
           yield { id: `apiToken:${idOfRow(row)}`, what: "API token", name, owner, createdAt, expiresAt };
@@ -380,6 +380,7 @@ function withDetails(
  * @throws {Problem} unauthorized
  */
 export function requireSignedIn({ credential }: Actor, user: UserRow): void {
+  // Only sessions and tokens have `since`: an API token or a token of Entra can't add a token or a second factor.
   if (!("since" in credential && isSignInValid(user, credential.since)))
     throw badCredential(credential.kind === "session" ? "session" : "bearer");
 }

@@ -26,7 +26,7 @@ import {
 import { userOperations } from "./users.ts";
 
 /** The marker row: which configured username and password the bootstrap administrator was last created or reset with. */
-const mark = z.object({
+const marker = z.object({
   username: z.string(),
   /**
    * ID of the signing key with which `proof` was computed, a keyed hash of username and password. It lets a process recognize
@@ -42,9 +42,9 @@ const mark = z.object({
   /** Time at which the deployer set the first password (first-password.ts), which works once. */
   exchangedAt: z.string().optional(),
 });
-type Mark = z.infer<typeof mark>;
+type Marker = z.infer<typeof marker>;
 /** Signed and listed, like the users. `adopted`: an unsigned row of an earlier version is accepted until it is signed. */
-export const BootstrapMark = entity("Users", mark, { signed: "adopted", listed: true });
+export const BootstrapMarker = entity("Users", marker, { signed: "adopted", listed: true });
 
 /** Attempts to write while other instances start and write at the same time. */
 const ATTEMPTS = 20;
@@ -80,14 +80,14 @@ async function bootstrapAdministrator(deps: Dependencies): Promise<void> {
   const newestProof = { username: key, kid: signingKeys[0]!.kid, proof: proofWith(signingKeys[0]!.key) };
 
   /** Returns true if the stored proof matches the configured username and password. */
-  const isUnchanged = (stored: Mark): boolean => {
+  const isUnchanged = (stored: Marker): boolean => {
     const secret = signingKeys.find(({ kid }) => kid === stored.kid)?.key;
     return secret !== undefined && timingSafeEqual(Buffer.from(proofWith(secret)), Buffer.from(stored.proof));
   };
   let passwordHash: string | undefined;
 
   await repeatOnConflict(async () => {
-    const stored = await tables.get(BootstrapMark, USERS_PARTITION, BOOTSTRAP_KEY);
+    const stored = await tables.get(BootstrapMarker, USERS_PARTITION, BOOTSTRAP_KEY);
     const hasValidProof = stored !== undefined && isUnchanged(stored);
     if (hasValidProof && stored.kid === newestProof.kid) return;
     // The configured user and password are unchanged, but an older or removed signing key computed the proof: only renew the
@@ -96,7 +96,7 @@ async function bootstrapAdministrator(deps: Dependencies): Promise<void> {
       stored &&
       (hasValidProof || (stored.username === key && (await passwords.verify(password, stored.passwordHash))))
     ) {
-      await tables.replace(BootstrapMark, { ...stored, ...newestProof });
+      await tables.replace(BootstrapMarker, { ...stored, ...newestProof });
       return;
     }
     passwordHash ??= await passwords.hash(password);
@@ -128,7 +128,7 @@ async function bootstrapAdministrator(deps: Dependencies): Promise<void> {
       apiTokens: [],
       knownAddresses: [],
     };
-    const nextMark = { ...newestProof, passwordHash, exchangedAt: stored?.exchangedAt };
+    const nextMarker = { ...newestProof, passwordHash, exchangedAt: stored?.exchangedAt };
     const caller: Caller = { actor: "system", requestId: randomness.ulid(clock.now()) };
     const event = {
       type: user ? "user.bootstrapReset" : "user.bootstrapped",
@@ -140,8 +140,8 @@ async function bootstrapAdministrator(deps: Dependencies): Promise<void> {
         ...userOperations(user, administrator, directory),
         ...(identity?.user === key ? [remove(Identity, identity.rowKey, identity.etag)] : []),
         stored
-          ? replace(BootstrapMark, BOOTSTRAP_KEY, nextMark, stored.etag)
-          : insert(BootstrapMark, BOOTSTRAP_KEY, nextMark),
+          ? replace(BootstrapMarker, BOOTSTRAP_KEY, nextMarker, stored.etag)
+          : insert(BootstrapMarker, BOOTSTRAP_KEY, nextMarker),
       ]);
       await deps.clearFailures(key);
     });

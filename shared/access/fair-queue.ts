@@ -3,8 +3,8 @@ import { retryLater } from "../platform/http/problem.ts";
 /** The position of a request in the sign-in queue. All requests from known addresses come before those from unknown ones. */
 export interface QueuePosition {
   queue: "known" | "unknown";
-  /** The source of the request, for example an IP address. The queue serves owners in turn, even if one has many requests. */
-  owner: string;
+  /** The source of the request, for example an IP address. The queue serves sources in turn, even if one has many requests. */
+  source: string;
 }
 
 /**
@@ -14,8 +14,8 @@ export interface FairQueue {
   /**
    * Executes the work when its turn comes.
    *
-   * @throws {Problem} rateLimited, without executing the work, if the queue is full. If another owner has at least two requests
-   * more, that owner's newest request is rejected instead.
+   * @throws {Problem} rateLimited, without executing the work, if the queue is full. If another source has at least two requests
+   * more, that source's newest request is rejected instead.
    */
   run<T>(position: QueuePosition, work: () => Promise<T>): Promise<T>;
 }
@@ -37,13 +37,13 @@ const queueFull = () =>
  * @param maxWaiting - Maximum length of each queue, without the request in progress.
  */
 export function createFairQueue(maxWaiting: Record<QueuePosition["queue"], number>): FairQueue {
-  const queues = { known: createOwnerQueue(maxWaiting.known), unknown: createOwnerQueue(maxWaiting.unknown) };
+  const queues = { known: createSourceQueue(maxWaiting.known), unknown: createSourceQueue(maxWaiting.unknown) };
   let isBusy = false;
   return {
-    async run({ queue, owner }, work) {
+    async run({ queue, source }, work) {
       if (isBusy) {
         await new Promise<void>((start, reject) => {
-          queues[queue].add(owner, { start, reject });
+          queues[queue].add(source, { start, reject });
         });
       }
       isBusy = true;
@@ -59,41 +59,41 @@ export function createFairQueue(maxWaiting: Record<QueuePosition["queue"], numbe
   };
 }
 
-/** The waiting requests by owner. The first owner is the one who was served least recently. */
-function createOwnerQueue(maxWaiting: number) {
-  const owners = new Map<string, Waiting[]>();
+/** The waiting requests by source. The first source is the one that was served least recently. */
+function createSourceQueue(maxWaiting: number) {
+  const sources = new Map<string, Waiting[]>();
   let size = 0;
 
-  /** Removes the newest request of the owner with the most requests, if that owner has more than `count`. */
+  /** Removes the newest request of the source with the most requests, if that source has more than `count`. */
   function evictNewest(count: number): Waiting | undefined {
-    const most = [...owners.values()].reduce(
-      (longest, requests) => (requests.length > longest.length ? requests : longest),
+    const most = [...sources.values()].reduce(
+      (longest, candidate) => (candidate.length > longest.length ? candidate : longest),
       [],
     );
     return most.length > count ? most.pop() : undefined;
   }
 
   return {
-    add(owner: string, waiting: Waiting): void {
-      const ownersRequests = owners.get(owner) ?? [];
+    add(source: string, waiting: Waiting): void {
+      const requests = sources.get(source) ?? [];
       if (size === maxWaiting) {
-        const evicted = evictNewest(ownersRequests.length + 1);
+        const evicted = evictNewest(requests.length + 1);
         (evicted ?? waiting).reject(queueFull());
         if (!evicted) return;
         size -= 1;
       }
-      ownersRequests.push(waiting);
-      owners.set(owner, ownersRequests);
+      requests.push(waiting);
+      sources.set(source, requests);
       size += 1;
     },
 
     next(): Waiting | undefined {
-      const [first] = owners;
+      const [first] = sources;
       if (!first) return undefined;
-      const [owner, ownersRequests] = first;
-      const waiting = ownersRequests.shift();
-      owners.delete(owner);
-      if (ownersRequests.length > 0) owners.set(owner, ownersRequests);
+      const [source, requests] = first;
+      const waiting = requests.shift();
+      sources.delete(source);
+      if (requests.length > 0) sources.set(source, requests);
       size -= 1;
       return waiting;
     },

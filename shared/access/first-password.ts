@@ -10,7 +10,7 @@ import type { Clock, Randomness } from "../platform/runtime.ts";
 import { repeatOnConflict } from "../platform/storage/conflict.ts";
 import { replace, type Tables } from "../platform/storage/tables.ts";
 import { MINUTE_MS } from "../platform/time.ts";
-import { BootstrapMark } from "./bootstrap.ts";
+import { BootstrapMarker } from "./bootstrap.ts";
 import { rejectWeakPassword } from "./password-policy.ts";
 import type { Passwords } from "./passwords.ts";
 import {
@@ -112,7 +112,7 @@ export function createFirstPassword(deps: Dependencies) {
     const passwordHash = await passwords.hash(given.password);
     await audited(audit, event, async () => {
       await repeatOnConflict(async () => {
-        const { user: latest, mark, directory } = await readUnused(tables, username);
+        const { user: latest, marker, directory } = await readUnused(tables, username);
         const changed = {
           ...latest,
           ...revokedTokenMembers(latest, clock),
@@ -123,7 +123,7 @@ export function createFirstPassword(deps: Dependencies) {
         };
         await tables.transaction(User.table, USERS_PARTITION, [
           ...userOperations(latest, changed, directory),
-          replace(BootstrapMark, BOOTSTRAP_KEY, { ...mark, exchangedAt: clock.now().toISOString() }, mark.etag),
+          replace(BootstrapMarker, BOOTSTRAP_KEY, { ...marker, exchangedAt: clock.now().toISOString() }, marker.etag),
         ]);
       }, ATTEMPTS);
       await deps.clearFailures(user.rowKey);
@@ -136,24 +136,24 @@ const unreadable = (code: string): Problem =>
   retryLater("unavailable", `Azure Resource Manager does not show this role assignment yet (${code}).`, 5);
 
 /**
- * Reads the rows of a service that no person has used yet: the bootstrap administrator, its mark and the number of users. The
- * mark is the row that remembers the configured bootstrap password, and that the first password was set (`exchangedAt`).
+ * Reads the rows of a service that no person has used yet: the bootstrap administrator, its marker and the number of users. The
+ * marker is the row that remembers the configured bootstrap password, and that the first password was set (`exchangedAt`).
  *
  * @throws {Problem} conflict if the first password was set, an administrator signed in, or there is another user
  */
 async function readUnused(tables: Tables, username: string) {
-  const [user, mark, directory] = await Promise.all([
+  const [user, marker, directory] = await Promise.all([
     tables.get(User, USERS_PARTITION, userKey(username)),
-    tables.get(BootstrapMark, USERS_PARTITION, BOOTSTRAP_KEY),
+    tables.get(BootstrapMarker, USERS_PARTITION, BOOTSTRAP_KEY),
     tables.get(Directory, USERS_PARTITION, DIRECTORY_KEY),
   ]);
   const alreadyUsed = (reason: string) =>
     new Problem("conflict", `${reason} To reset the first administrator, use make-secrets with --password-stdin.`);
-  if (mark?.exchangedAt !== undefined) throw alreadyUsed("The first password was set already.");
-  if (!user || !mark || !isUntouched(user) || directory?.total !== 1) {
+  if (marker?.exchangedAt !== undefined) throw alreadyUsed("The first password was set already.");
+  if (!user || !marker || !isUntouched(user) || directory?.total !== 1) {
     throw alreadyUsed("An administrator has used this service already.");
   }
-  return { user, mark, directory };
+  return { user, marker, directory };
 }
 
 /** Returns whether the bootstrap administrator never signed in, and still has its role, its state and no SSO identity. */

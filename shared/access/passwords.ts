@@ -45,7 +45,7 @@ export function createPasswords(deps: { randomness: Randomness; derive?: Derive 
    * One position for all calls: sign-ins already wait in the queue of sign-in.ts. The other callers are users who choose a
    * password.
    */
-  const position = { queue: "known", owner: "" } as const;
+  const position = { queue: "known", source: "" } as const;
   const decoy = { salt: randomness.bytes(SALT_BYTES), parameters: parametersOf(LOG_N, R, P) };
 
   return {

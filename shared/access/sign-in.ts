@@ -262,7 +262,7 @@ export function createSignIn(deps: {
     const isKnownAddress = user !== undefined && addresses.has(user, address);
     const session = begin?.(name);
     // The read of the user is the only storage request before the queue, so a request that finds the queue full costs one read.
-    const position = { queue: isKnownAddress ? "known" : "unknown", owner: address } as const;
+    const position = { queue: isKnownAddress ? "known" : "unknown", source: address } as const;
     const attemptDetails = { address, isKnownAddress, session };
     const verified = await queue.run(position, () => verifyPassword(name, user, password, attemptDetails));
     const result = "attempt" in verified ? await verifySecondFactor(verified, given, attemptDetails) : verified;

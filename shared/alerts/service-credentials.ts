@@ -27,7 +27,7 @@ export interface ServiceCredential {
 /** A module that stores credentials of the service. */
 export interface CredentialSource {
   /** Returns the valid credentials that expire by this time. */
-  expiring(by: Date): AsyncIterable<ServiceCredential>;
+  expiring(latest: Date): AsyncIterable<ServiceCredential>;
 }
 
 /** Returns credentials that reached a threshold without a notification since, most urgent first. */

@@ -5,7 +5,7 @@ import { nameRange } from "../inventory/asset-keys.ts";
 import type { ExpiryRange } from "../inventory/asset-status.ts";
 import { countExpiries } from "../inventory/expiries.ts";
 import type { PlannedCertificate } from "../inventory/renewal.ts";
-import { unpackRenewed } from "../inventory/renewed-certificates.ts";
+import { unpackPlanned } from "../inventory/planned-certificates.ts";
 import { readScope } from "../inventory/scope.ts";
 import { expiriesOf, VAULTS, type VaultRecord, Vaults } from "../inventory/vault.ts";
 import { entity, type Row } from "../platform/storage/entity.ts";
@@ -124,7 +124,7 @@ export const countIn = (vault: SummaryVault, type: AssetType, range: ExpiryRange
 
 /** Returns a vault's certificates with a renewal plan. */
 export const plannedIn = ({ certificateRenewals }: SummaryVault): PlannedCertificate[] =>
-  unpackRenewed(certificateRenewals);
+  unpackPlanned(certificateRenewals);
 
 /** Returns a hash of a vault's content. It is shortened to 66 bits, because one row stores the hashes of all vaults. */
 const hashOf = ({ contents, subscriptionId, certificateRenewals }: SummaryVault): string =>

@@ -100,8 +100,10 @@ export const bucketRange = (bucket: string) => ({
 });
 export const byNameRange = { partitionKey: APPS, from: BY_NAME, before: keyEnd(BY_NAME) };
 
-/** A bucket: a sixteenth of the applications, by the first digit of the client ID. A discovery compares the hash of a
- * bucket first, and reads its applications only if the hash differs. */
+/**
+ * A bucket: a sixteenth of the applications, by the first digit of the client ID. A discovery compares the hash of a bucket
+ * first, and reads its applications only if the hash differs.
+ */
 export const Buckets = entity(
   TABLE,
   z.object({
@@ -190,7 +192,7 @@ export const byKeyId = (a: ApplicationCredential, b: ApplicationCredential): num
 /**
  * Joins the entries of each token-signing certificate. Entra keeps such a certificate, for example of SAML, as two key
  * credentials with one thumbprint and one validity: one to sign and one to verify. The entry to verify stays, because it is the public
- * certificate. Applies to joined entries again without a change.
+ * certificate. Joined entries stay unchanged if they are joined again.
  */
 export function joinSigningCertificates(credentials: readonly ApplicationCredential[]): ApplicationCredential[] {
   // Owners of an application choose the stored thumbprint, so an entry that expires at another time is not hidden.

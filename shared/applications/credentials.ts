@@ -11,7 +11,7 @@ export const APPLICATION_TYPES = ["certificate", "secret"] as const;
 
 /**
  * Writes the credentials of one bucket (a sixteenth of the applications) to the inventory. `seenAt` is the time of the last
- * complete listing. `owner` identifies the worker that writes, not an owner of an application.
+ * complete listing.
  *
  * @throws {VaultBusy} while another worker writes them.
  */
@@ -20,7 +20,7 @@ export async function writeCredentials(
     bucket,
     apps,
     ...content
-  }: Pick<HolderContent, "tenantId" | "now" | "seenAt" | "owner"> & {
+  }: Pick<HolderContent, "tenantId" | "now" | "seenAt" | "workerId"> & {
     bucket: string;
     apps: Iterable<ReadApplication>;
   },

@@ -373,8 +373,8 @@ async function writeBucket(
   const { state } = reading;
   const { worker, confirm } = leasedRun;
   const { complete } = content;
-  // A second worker of the run always writes. It first takes the bucket's fence (a row that names the only worker who may
-  // write), because requests of the crashed worker may still arrive at storage.
+  // A second worker of the run always writes. It first takes the bucket's fence (a row whose ETag each write
+  // requires), because requests of the crashed worker may still arrive at storage.
   const isFirstWorker = leasedRun.run.attempts === 1;
   const isUnchanged =
     complete && (storedHash === contentsOf(complete) || (storedHash === undefined && complete.size === 0));
@@ -404,7 +404,7 @@ const writeBucketCredentials = (
   { state: { tenantId, applicationsAt }, now, worker, confirm, deps }: BucketWriting,
 ) =>
   writeCredentials(
-    { tenantId, bucket, apps: apps.values(), now, seenAt: applicationsAt ?? now, owner: worker },
+    { tenantId, bucket, apps: apps.values(), now, seenAt: applicationsAt ?? now, workerId: worker },
     { ...deps.inventory, confirm },
   );
 
@@ -467,7 +467,7 @@ async function finishRun(
       target: { type: "applicationDiscovery", id: runId },
       details: { mode, status, ...counts, failures: failures.map(({ list, code }) => `${list}: ${code}`) },
     },
-    { ...deps, keep: storeEntryId },
+    { ...deps, storeEntryId },
   );
   // Requests an evaluation of alerts. The counts do not include writes of an earlier worker, so a second worker always requests
   // it.

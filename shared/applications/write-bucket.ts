@@ -16,7 +16,7 @@ import {
 import type { ReadApplication } from "./read-graph.ts";
 
 // Reads and writes the rows of one bucket: the applications whose client ID starts with one hexadecimal digit. Writes use the
-// bucket's fence, a row that names the only worker who may write, so that late requests of a crashed worker fail.
+// bucket's fence, a row whose ETag each write requires, so that late requests of a crashed worker fail.
 
 /**
  * Number of applications that are written in one transaction, which can have at most 100 operations. The fence is one

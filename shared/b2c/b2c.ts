@@ -104,8 +104,8 @@ export interface B2c {
   handle(message: TenantMessage, caller: Caller): Promise<void>;
   /** Handles a message whose last delivery failed: its run ends as failed. */
   failed(message: TenantMessage, caller: Caller): Promise<void>;
-  /** Returns the client secrets of registrations that expire by a time. */
-  expiring(by: Date): AsyncGenerator<TenantCredential>;
+  /** Returns the client secrets of registrations that expire at this time or before. */
+  expiring(latest: Date): AsyncGenerator<TenantCredential>;
   /** Deletes secrets and assets of tenants that are no longer registered. A daily timer calls it. */
   cleanUp(caller: Caller): Promise<void>;
 }
@@ -338,13 +338,13 @@ export function createB2c(deps: {
       });
     },
 
-    async *expiring(by) {
+    async *expiring(latest) {
       const currentTime = clock.now().toISOString();
       for (const { row, status } of await registry.all()) {
         // The tenant's date applies only if the registration still uses the secret for which it was found.
         const expiryFromTenant = status.secretEnds?.of === row.clientSecret.id ? status.secretEnds.at : undefined;
         const expiresAt = row.clientSecretExpiresOn ?? expiryFromTenant;
-        if (row.removing || expiresAt === undefined || expiresAt <= currentTime || Date.parse(expiresAt) > by.getTime())
+        if (row.removing || expiresAt === undefined || expiresAt <= currentTime || Date.parse(expiresAt) > latest.getTime())
           continue;
         // The ID of a stored secret starts with a ULID, which contains its creation time.
         const createdAt = new Date(decodeTime(row.clientSecret.id.split("-")[0]!)).toISOString();

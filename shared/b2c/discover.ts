@@ -80,7 +80,7 @@ export async function discoverTenant(
   const { holders, kindsRead, failures, statusChange } = await readTenant(tenant, { now, signal, deps });
   // Reading can take minutes. In the meantime another worker may have taken the run over, or the tenant may have been removed.
   await leasedRun.confirm();
-  const content = { source: "b2c" as const, tenantId: tenant.tenantId, now, seenAt: now, owner: leasedRun.worker };
+  const content = { source: "b2c" as const, tenantId: tenant.tenantId, now, seenAt: now, workerId: leasedRun.worker };
   await pMap(
     holders,
     async (holder) => await writeHolder({ ...content, ...holder }, { ...deps.inventory, confirm: leasedRun.confirm }),
@@ -228,7 +228,7 @@ async function complete(
       target: { type: "b2cTenant", id: tenantId },
       details: { runId, status, ...counts, failures: failures.map(({ list, code }) => `${list}: ${code}`) },
     },
-    { ...deps, keep: storeEntryId },
+    { ...deps, storeEntryId },
   );
   // Requests an evaluation of alerts. Before the run's end, so that it is repeated after a crash.
   await deps.ended();

@@ -58,12 +58,12 @@ export function createRemoval(deps: {
 }): Removal {
   const { tables, audit, registry, secrets, inventory, clock, randomness, log } = deps;
 
-  async function deleteAssets(holder: string, owner: string): Promise<void> {
+  async function deleteAssets(holder: string, workerId: string): Promise<void> {
     const holderState = await inventory.writer.readForUpdate(holder);
     if (!holderState.row) return;
     const vault: VaultRecord = withoutKeys(holderState.row);
     // `prepareChange` returns the writes of data that is derived from the assets, such as compliance results.
-    await inventory.writer.forget(holderState, owner, () =>
+    await inventory.writer.forget(holderState, workerId, () =>
       inventory.prepareChange({ vault, vaultBefore: vault, vaultGone: true }),
     );
   }
@@ -81,9 +81,9 @@ export function createRemoval(deps: {
     };
     // At its next step the run's worker finds that it no longer owns the run, and stops.
     if (active) await runs.fail(active.runId, failure);
-    const owner = `removal/${randomness.ulid(clock.now())}`;
+    const workerId = `removal/${randomness.ulid(clock.now())}`;
     for (const kind of CREDENTIAL_KINDS)
-      for (const holder of holdersOf(tenantId, kind)) await deleteAssets(holder, owner);
+      for (const holder of holdersOf(tenantId, kind)) await deleteAssets(holder, workerId);
     const { partitionKey } = runsOf(tenantId);
     for await (const rows of tables.pages(Runs, { partitionKey, select: ["runId"] })) {
       const removals = rows.map(({ rowKey }) => remove(Runs, rowKey));
@@ -138,14 +138,14 @@ export function createRemoval(deps: {
       const registered = new Set((await registry.all()).map(({ row }) => row.tenantId));
       const prefix = vaultInSubscriptionKey(holderSubscription("b2c"), "");
       const range = { partitionKey: VAULTS, from: prefix, before: keyEnd(prefix) };
-      const owner = `removal/${randomness.ulid(clock.now())}`;
+      const workerId = `removal/${randomness.ulid(clock.now())}`;
       for await (const rows of tables.pages(Vaults, { ...range, select: ["name"] })) {
         for (const { name } of rows) {
           const tenantId = b2cTenantOf(name);
           if (tenantId === undefined || registered.has(tenantId)) continue;
           // A row that was tampered with is not listed, but its tenant is still registered.
           const { row, broken } = await registry.readRow(tenantId);
-          if (!row && !broken) await deleteAssets(name, owner);
+          if (!row && !broken) await deleteAssets(name, workerId);
         }
       }
     },

@@ -3,7 +3,7 @@ import { DiscoveryRunFields, ListFailure } from "../platform/runs/discovery-runs
 import { entity, type Row } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
 import { HOUR_MS } from "../platform/time.ts";
-import { type SecretsOwner, secretReference } from "../secrets/stored-secrets.ts";
+import { type SecretsGroup, secretReference } from "../secrets/stored-secrets.ts";
 
 // Rows of the table B2c: registrations of B2C tenants (`t|<tenant ID>`), their discovery status (`s|<tenant ID>`), and the day
 // of the last notice about a missing license (`n|licence`). Also their runs, and references of their client secrets.
@@ -111,7 +111,7 @@ export const Runs = entity(TABLE, RunRecord);
 export const runsOf = (tenantId: string) => ({ runs: Runs, partitionKey: `runs:${tenantId}` });
 
 /** How client secrets of B2C tenants are stored in the service's key vault. */
-export const B2C_SECRETS: SecretsOwner = {
+export const B2C_SECRETS: SecretsGroup = {
   what: "Client secrets of B2C tenants",
   table: TABLE,
   partitionKey: TENANTS,

@@ -264,10 +264,10 @@ async function recordEnd(ending: Row<RunRecord>, deps: WorkDeps): Promise<void> 
     details,
   };
   // Stores another ID for the entry, if the audit log no longer accepts the first one.
-  const keep = async (entryId: string) => {
+  const storeEntryId = async (entryId: string) => {
     run = await changeRun(run, { type: "entryMoved", entryId }, deps);
   };
-  await recordRunEnd(audit, event, { ...deps, keep });
+  await recordRunEnd(audit, event, { ...deps, storeEntryId });
   await deps.ended();
   await runs.end(run, end);
   log.info("Dependencies were read", { runId, ...details });

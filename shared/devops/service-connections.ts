@@ -103,10 +103,11 @@ export async function signsIn(
 export const NO_SIGN_IN = "Azure DevOps can't sign in with the connection.";
 
 /**
- * Returns why a connection does not sign in as the application now, as a text for users. Undefined if it does, or contains no
- * client secret of the application. A connection that can't be seen, or whose address its creator chose, counts as one that
- * does not sign in. Undefined also if a stored proof shows that the connection signed in before: its creator then already had a
- * secret of the application.
+ * Returns why a connection does not sign in as the application now, as a text for users. A connection that can't be seen, or
+ * whose address its creator chose, counts as one that does not sign in. Undefined in three cases:
+ * - The connection signs in.
+ * - It contains no client secret of the application.
+ * - A stored proof shows that it signed in before. Its creator then already had a secret of the application.
  *
  * @throws {CloudFailure} if Azure DevOps gives no clear answer.
  */

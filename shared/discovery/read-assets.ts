@@ -43,19 +43,22 @@ const isResponse = (part: PartResponse): part is Answer<AssetFields> =>
 /** A list entry with the responses for its details and policy. */
 interface AssetResponses {
   entry: ListedAsset;
-  /** The stored asset, if it was read. If its list entry has not changed, nothing was requested. */
+  /**
+   * The stored asset with which the entry was compared. If its list entry has not changed, nothing was requested. Undefined if
+   * the asset is new, or if its details are read in any case (`refresh`).
+   */
   stored?: AssetRecord | undefined;
   details: PartResponse;
   policy: PartResponse;
 }
 
 /** Returns a hash over the responses, or undefined if a response is missing. */
-function hashResponses(answers: readonly AssetResponses[]): string | undefined {
+function hashResponses(responses: readonly AssetResponses[]): string | undefined {
   const isMissing = (part: PartResponse) => part === "gone" || part instanceof CloudFailure;
-  if (answers.some(({ stored, details, policy }) => stored || isMissing(details) || isMissing(policy)))
+  if (responses.some(({ stored, details, policy }) => stored || isMissing(details) || isMissing(policy)))
     return undefined;
   const textOf = (part: PartResponse) => (isResponse(part) ? part.text : part);
-  return fingerprint(answers.map(({ entry, details, policy }) => [entry.name, textOf(details), textOf(policy)]));
+  return fingerprint(responses.map(({ entry, details, policy }) => [entry.name, textOf(details), textOf(policy)]));
 }
 
 /** Codes of failures after which the next scan may succeed without a change by a user. */
@@ -81,8 +84,9 @@ interface Failures {
  * `isSameAnswers` returns true for their hash, nothing is parsed and the result is undefined: the stored assets are up to date.
  *
  * If details can't be read, their stored values stay. The hash of the asset's list entry is emptied, so that the next scan in
- * any mode reads the details again. After a transient failure the whole asset keeps its stored state, so that one change is not
- * counted twice. After other failures, which may last, the asset gets the fields of its list entry.
+ * any mode reads the details again. After a transient failure the whole asset keeps its stored state. Otherwise one change would
+ * be counted twice: now that of the list entry, and with the next scan that of the details. After other failures, which may last,
+ * the asset gets the fields of its list entry.
  *
  * @throws {CloudFailure} timedOut if `signal` was aborted.
  */
@@ -117,15 +121,16 @@ export async function readAssets(
 
   /** Returns the asset that follows from the responses. Undefined if the asset no longer exists. */
   async function read(responses: AssetResponses): Promise<AssetRecord | undefined> {
-    const { entry, stored: storedBefore, details, policy } = responses;
+    const { entry, stored: compared, details, policy } = responses;
     const listing = hashEntry(entry);
-    if (storedBefore?.listing === listing) return storedBefore;
+    if (compared?.listing === listing) return compared;
     const detailsRead = readPart(entry, details, detailsFailures);
     const policyRead = readPart(entry, policy, policyFailures);
     const parts = [detailsRead, policyRead];
     const isAssetComplete = !parts.some((part) => part instanceof CloudFailure);
     if (!isAssetComplete || parts.includes("gone")) isComplete = false;
     if (parts.includes("gone")) return undefined;
+    // The stored asset has the values of the parts that are missing.
     const stored = parts.every(hasFields) ? undefined : await storedAsset(entry);
     if (stored && detailsRead instanceof CloudFailure && TRANSIENT_CODES.includes(detailsRead.code)) {
       return { ...stored, listing: "" };
@@ -147,7 +152,8 @@ export async function readAssets(
       ...(hasFields(detailsRead) ? detailsRead : detailsOf(stored)),
       ...(hasFields(policyRead) ? policyRead : { rotationPolicy: stored?.rotationPolicy }),
       listing,
-      firstSeenAt: storedBefore?.firstSeenAt ?? now,
+      // If the asset was not compared, the caller replaces this by the stored time (read-types.ts).
+      firstSeenAt: compared?.firstSeenAt ?? now,
       content: "",
     };
     // The content hash includes the entry's hash even if that is not stored. So reading the same details later is no change.

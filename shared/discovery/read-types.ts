@@ -8,7 +8,7 @@ import type { RenewalInformation } from "../certificates/renewal-information.ts"
 import { ASSET_TYPES, type AssetRecord, type AssetType, contentHash } from "../inventory/asset.ts";
 import { ALL_SEVENTHS, dueSevenths, NO_SEVENTHS, seventhOf } from "../inventory/details.ts";
 import { countOwners } from "../inventory/owners.ts";
-import { packRenewed } from "../inventory/renewed-certificates.ts";
+import { packPlanned } from "../inventory/planned-certificates.ts";
 import type { OwnerCounts, ReadSevenths, VaultRecord } from "../inventory/vault.ts";
 import type { AssetChange, InventoryWriter, StoredVault } from "../inventory/write.ts";
 import { CloudFailure } from "../platform/azure/failure.ts";
@@ -72,7 +72,7 @@ export interface TypeResult {
   /** Undefined if unchanged. */
   owners?: OwnerCounts | undefined;
   /** The certificates with a renewal plan, packed. Undefined if unchanged. */
-  renewed?: Uint8Array<ArrayBuffer> | undefined;
+  packedPlans?: Uint8Array<ArrayBuffer> | undefined;
   changes: AssetChange[];
   failure?: CloudFailure | undefined;
   /** Failure to read rotation policies of keys. */
@@ -103,6 +103,14 @@ export async function readTypes(
   }
 }
 
+/**
+ * Reads one list and the assets in it, and does as little as the hashes in the vault's row allow:
+ * 1. Reads the list, and decides which details are due.
+ * 2. If the list is unchanged, requests only the details that are due. If these are unchanged too, the result is `unchanged`.
+ * 3. Otherwise requests the details of new, changed and due assets. If all responses are those of the last scan, the result is
+ *    `unchanged` and nothing is parsed.
+ * 4. Compares the assets with the stored ones, and adds the renewal plans of certificates.
+ */
 async function readType(
   type: AssetType,
   vault: VaultRecord,
@@ -129,10 +137,10 @@ async function readType(
       ? undefined
       : countOwners((await storedAssets()).values(), deps.ownerTag);
   /** Packs the plans of unchanged certificates if the row does not have them: an earlier version wrote it. */
-  const repackRenewed = async () =>
+  const repackPlanned = async () =>
     type !== "certificate" || !row || row.certificateRenewals
       ? undefined
-      : packRenewed((await storedAssets()).values());
+      : packPlanned((await storedAssets()).values());
   try {
     const client = deps.client();
     const items = await readListing(client, type, options.signal);
@@ -159,7 +167,7 @@ async function readType(
     /** Returns the result for unchanged assets. For most vaults of a scan it does not read the assets' rows. */
     const unchanged = async (details: ReadSevenths | undefined): Promise<TypeResult> => {
       const list = { listing, contents: contentsBefore, assets: undefined, found: items.length, details };
-      const derived = { owners: await recountOwners(), renewed: await repackRenewed() };
+      const derived = { owners: await recountOwners(), packedPlans: await repackPlanned() };
       const renewalChecks = windows?.toStore();
       return { type, changes: [], list: { ...list, answers: answersBefore, renewalChecks }, ...derived };
     };
@@ -192,7 +200,7 @@ async function readType(
     const list = { listing: assetList.listing, contents, found, details, answers, renewalChecks };
     const failures = { failure: assetList.failure, policyFailure: assetList.policyFailure };
     if (row?.contents[type] === contents && areRowsUnchanged && changedWindows.size === 0) {
-      const derived = { owners: await recountOwners(), renewed: await repackRenewed() };
+      const derived = { owners: await recountOwners(), packedPlans: await repackPlanned() };
       return { type, changes: [], list: { ...list, assets: undefined }, ...derived, ...failures };
     }
     const { assets } = assetList;
@@ -204,11 +212,11 @@ async function readType(
       windowOf: windows?.windowOf,
       signal: options.signal,
     });
-    const renewed = packRenewed(assets);
-    if (!failure) return { type, changes, list: { ...list, assets }, owners, renewed, ...failures };
+    const packedPlans = packPlanned(assets);
+    if (!failure) return { type, changes, list: { ...list, assets }, owners, packedPlans, ...failures };
     // Without fingerprints, so that the next scan reads the versions again.
     const incomplete = { ...list, listing: "", contents: hashContents(assets), answers: undefined, assets };
-    return { type, changes, list: incomplete, owners, renewed, ...failures, failure: failures.failure ?? failure };
+    return { type, changes, list: incomplete, owners, packedPlans, ...failures, failure: failures.failure ?? failure };
   } catch (error) {
     // An error of storage is not a failure of the vault. It is thrown, so that the queue redelivers the message.
     if (!(error instanceof CloudFailure)) throw error;

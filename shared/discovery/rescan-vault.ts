@@ -31,10 +31,10 @@ export interface RescanVaultDeps extends ScanVaultDeps {
  */
 export async function rescanVault(
   row: RescanRecord,
-  options: { owner: string; requestId: string; signal: AbortSignal },
+  options: { workerId: string; requestId: string; signal: AbortSignal },
   deps: RescanVaultDeps,
 ): Promise<boolean> {
-  const { owner, requestId, signal } = options;
+  const { workerId, requestId, signal } = options;
   const storedVault = await deps.writer.find(row.vaultName);
   const planned = await planRescan(row, storedVault, signal, deps);
   if (!planned) return false;
@@ -66,7 +66,7 @@ export async function rescanVault(
   };
   const eventAt = row.want.fromVault ? row.want.at : undefined;
   const mode = storedVault ? "delta" : "full";
-  await scanVault(planned, { mode, owner, signal, rescan: { eventAt } }, { ...deps, prepareChange });
+  await scanVault(planned, { mode, workerId, signal, rescan: { eventAt } }, { ...deps, prepareChange });
   return hasChanged;
 }
 

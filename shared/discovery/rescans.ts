@@ -239,7 +239,7 @@ export function createRescans(deps: RescansDeps): Rescans {
     // The row changed: another worker started the re-scan, or an event arrived.
     if (!(await undefinedIfChanged(tables.replace(RescanRows, started))))
       return await sendMessage(row.vaultName, SECOND_MS);
-    const options = { owner: `look/${worker}`, requestId, signal: AbortSignal.timeout(MAX_RESCAN_MS) };
+    const options = { workerId: `look/${worker}`, requestId, signal: AbortSignal.timeout(MAX_RESCAN_MS) };
     try {
       if (await rescanVault(started, options, deps)) await deps.onInventoryChanged();
     } catch (error) {

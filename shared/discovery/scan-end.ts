@@ -201,7 +201,7 @@ export function createScanEnd(deps: EndDeps): ScanEnd {
       row = await tables.replace(Scans, { ...row, ending: { ...ending, entryId } });
     };
     try {
-      await recordRunEnd(audit, event, { keep: storeEntryId, clock, randomness });
+      await recordRunEnd(audit, event, { storeEntryId, clock, randomness });
       return row;
     } catch (error) {
       if (error instanceof RowChanged && error.table === Scans.table) return undefined;

@@ -41,7 +41,7 @@ export interface ScanVaultDeps extends ReadTypesDeps {
 /** Options of a vault's scan. */
 interface ScanVaultOptions extends ReadTypesOptions {
   /** Identifies this attempt of the worker in the vault's row. */
-  owner: string;
+  workerId: string;
   /** Set for a re-scan: this vault alone is read, after an event. */
   rescan?: Rescan;
 }
@@ -111,14 +111,14 @@ export async function readVault(
   // If another scan has found the vault in a different subscription, this plan must not remove it from there. Then nothing is
   // removed.
   if (planned.action === "remove") {
-    const write = () => removeVault(planned, hasMoved ? undefined : storedVault, options.owner, deps);
+    const write = () => removeVault(planned, hasMoved ? undefined : storedVault, options.workerId, deps);
     return { changes: 0, write };
   }
 
   if (hasMoved) {
     // The vault's rows are stored under the old subscription. Remove them there and add the vault as a new one. Without
     // `listedAt`, the removal stores no row that says that the vault no longer exists.
-    await removeVault({ ...planned, listedAt: undefined }, storedVault, options.owner, deps);
+    await removeVault({ ...planned, listedAt: undefined }, storedVault, options.workerId, deps);
     return await readVault(planned, options, deps);
   }
   const nowText = clock.now().toISOString();
@@ -147,7 +147,7 @@ export async function readVault(
     }
   }
   const results = await readTypes(vault, storedVault, options, deps, nowText);
-  for (const { type, list, owners, renewed, failure, policyFailure } of results) {
+  for (const { type, list, owners, packedPlans, failure, policyFailure } of results) {
     if (policyFailure) addFailure("rotationPolicies", policyFailure);
     if (failure) {
       addFailure(LIST_NAMES[type], failure);
@@ -159,7 +159,7 @@ export async function readVault(
     vault.contents[type] = list.contents;
     if (list.details && type !== "secret") vault.details = { ...vault.details, [type]: list.details };
     vault.answers = { ...vault.answers, [type]: list.answers };
-    if (renewed) vault.certificateRenewals = renewed;
+    if (packedPlans) vault.certificateRenewals = packedPlans;
     if (list.assets) vault[expiriesColumn(type)] = packExpiries(list.assets.map((asset) => asset.expiresOn));
     if (owners) vault.owners = { ...vault.owners, [type]: owners };
     if (list.renewalChecks) vault.renewalChecks = list.renewalChecks;
@@ -182,7 +182,7 @@ export async function readVault(
         await writer.writeVaultOnly(storedVault, vault);
       else {
         const prepare = () => deps.prepareChange({ vault, vaultBefore: storedRecord, vaultGone: false });
-        await writer.apply(storedVault, vault, changes, options.owner, prepare);
+        await writer.apply(storedVault, vault, changes, options.workerId, prepare);
       }
       return outcomeOf(planned, vault, results, failures, nowText);
     },
@@ -198,7 +198,7 @@ const LIST_NAMES = { certificate: "certificates", key: "keys", secret: "secrets"
 async function removeVault(
   planned: PlannedVault,
   storedVault: StoredVault | undefined,
-  owner: string,
+  workerId: string,
   deps: ScanVaultDeps,
 ): Promise<VaultOutcome> {
   const nowText = deps.clock.now().toISOString();
@@ -206,7 +206,7 @@ async function removeVault(
   if (storedVault?.row) {
     const vault = withoutKeys(storedVault.row);
     const prepare = () => deps.prepareChange({ vault, vaultBefore: vault, vaultGone: true });
-    removedAssets = await deps.writer.forget(storedVault, owner, prepare, planned.listedAt);
+    removedAssets = await deps.writer.forget(storedVault, workerId, prepare, planned.listedAt);
   }
   const removedIds = removedAssets.map(assetId);
   return {

@@ -300,7 +300,7 @@ async function readInTime(deps: Work, scan: ScanRecord, index: string, vault: Pl
   return await deps.readVault(vault, {
     mode: scan.mode,
     scheduled: scan.trigger === "schedule",
-    owner: `${scan.scanId}/${index}/${deps.randomness.ulid(now)}`,
+    workerId: `${scan.scanId}/${index}/${deps.randomness.ulid(now)}`,
     signal: AbortSignal.timeout(Math.max(1, Date.parse(scan.deadline!) - now.getTime())),
   });
 }
@@ -367,7 +367,8 @@ async function vaultFailed(deps: Work, scanId: string, index: string): Promise<v
   const claim = await deps.claims.readClaimed(scanId, index);
   if (claim) {
     const failure = internalFailure(deps.clock, "The vault could not be written to the inventory in five attempts.");
-    // The next vault is claimed as started by this worker. So if this worker crashes, the watch finds it after a minute.
+    // The next vault is claimed as started by this worker. So if this worker crashes, the timer
+    // of scan-watch.ts finds the vault after a minute.
     const chain = isHandedOff(claim.rowKey)
       ? NO_NEXT_VAULT
       : { worker: index, next: () => deps.claims.findWaiting(scan) };

@@ -25,7 +25,7 @@ export function createVaultFinder(deps: {
   clock: Clock;
 }): FindVault {
   const { resourceManager, watched, clock } = deps;
-  /** Listings by subscription. Without them, a walk of the reconciliation would list a subscription once for each lost vault. */
+  /** Listings by subscription. Without them, the reconciliation would list a subscription once for each lost vault. */
   const listings = new Map<string, { at: number; listing: Awaited<ReturnType<typeof listVaults>> }>();
 
   /** Returns the listing of the last minutes. */

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import type { Checkup } from "./doctor.ts";
+import type { PermissionsCheck } from "./doctor.ts";
 import { OUTCOMES } from "./result.ts";
 
 // Schema of the answer of POST /system/permissions/check.
@@ -14,7 +14,7 @@ const outcome = z.enum(OUTCOMES).meta({
     "`works`: the call succeeds. `permissionMissing`: the service's identity lacks the permission. `answeredWithBlanks`: the call succeeds, but the answer leaves out what the identity may not read. `unreachable`: no answer, or a firewall denies access. `failed`: another failure. `off`: the feature is not configured or not licensed. `notProven`: reads can't show whether the call would succeed.",
 });
 
-export const PermissionsCheck = z
+export const PermissionsCheckView = z
   .object({
     ok: z.boolean().meta({
       description:
@@ -75,15 +75,15 @@ export const PermissionsCheck = z
   .meta({ id: "PermissionsCheck" });
 
 /** Returns a check in the form of the API. */
-export const checkupView = ({ calls, ...checkup }: Checkup): z.infer<typeof PermissionsCheck> => ({
-  ...checkup,
-  calls: calls.map(({ call, findings, ...found }) => ({
+export const permissionsCheckView = ({ calls, ...check }: PermissionsCheck): z.infer<typeof PermissionsCheckView> => ({
+  ...check,
+  calls: calls.map(({ call, findings, ...result }) => ({
     id: call.id,
     feature: call.feature,
     call: call.call,
     permissions: [...call.permissions],
     optional: call.optional ?? false,
-    ...found,
+    ...result,
     findings: findings.map(({ resource, outcome, detail, remedy, command }) => ({
       resource,
       outcome,

@@ -24,7 +24,7 @@ export interface CheckedCall {
 }
 
 /** The result of a check of all calls. */
-export interface Checkup {
+export interface PermissionsCheck {
   /** False if a required call has an outcome in `NOT_OK`. Calls that are `optional` don't count. */
   ok: boolean;
   /** Time of the check, ISO 8601. */
@@ -39,7 +39,7 @@ export interface Doctor {
    * Makes each outgoing call of the service once, reading only, with the identity that the service uses for it. Requests at the
    * same time share one check. Takes at most two minutes.
    */
-  check(caller: Caller): Promise<Checkup>;
+  check(caller: Caller): Promise<PermissionsCheck>;
 }
 
 /** Outcomes that make a check fail, unless the call is optional. */
@@ -57,7 +57,7 @@ export function createDoctor(
   calls: readonly OutgoingCall[] = CALLS,
   maxWaitMs = MAX_WAIT_MS,
 ): Doctor {
-  let running: Promise<Checkup> | undefined;
+  let running: Promise<PermissionsCheck> | undefined;
   return {
     check(caller) {
       running ??= run(deps, { calls, maxWaitMs }, caller).finally(() => {
@@ -72,7 +72,7 @@ async function run(
   deps: DoctorDeps,
   { calls: outgoing, maxWaitMs }: { calls: readonly OutgoingCall[]; maxWaitMs: number },
   caller: Caller,
-): Promise<Checkup> {
+): Promise<PermissionsCheck> {
   const checkedAt = deps.clock.now().toISOString();
   const context = createContext(deps, caller);
   const end = AbortSignal.timeout(maxWaitMs);

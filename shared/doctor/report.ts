@@ -83,25 +83,25 @@ export function createReports({ subscriptions, rolesIn, resourceOf }: Sample, si
     { name, id, except }: { name?: string | undefined; id?: string | undefined; except?: string | undefined },
     command: string,
   ): Promise<Result[]> {
-    const own = id?.split("/")[2]?.toLowerCase();
-    const checked = own === undefined ? (await subscriptions()).checked : [own];
+    const subscriptionOfId = id?.split("/")[2]?.toLowerCase();
+    const checked = subscriptionOfId === undefined ? (await subscriptions()).checked : [subscriptionOfId];
     const resource = name ?? "the sampled subscriptions";
-    const found: string[] = [];
+    const scopesThatPermit: string[] = [];
     let unknown: Result | undefined = checked.length === 0 ? notProven(resource, NO_SUBSCRIPTION) : undefined;
     for (const subscriptionId of checked) {
       const roles = await rolesIn(subscriptionId);
       if (roles === undefined || roles instanceof CloudFailure) unknown ??= notProven(resource, rolesUnknown(roles));
-      else found.push(...roles.scopesWith(action));
+      else scopesThatPermit.push(...roles.scopesWith(action));
     }
     const isNamed = (scope: string, resourceName: string) => scope.endsWith(`/${resourceName.toLowerCase()}`);
     const contains = (scope: string, resourceId: string) => `${resourceId.toLowerCase()}/`.startsWith(`${scope}/`);
     // The list also has the roles at the subscription and at its management groups.
-    const containsSubscription = (scope: string) => !scope.startsWith(`/subscriptions/${own}/`);
+    const containsSubscription = (scope: string) => !scope.startsWith(`/subscriptions/${subscriptionOfId}/`);
     const isOn = (scope: string) =>
       id !== undefined
         ? containsSubscription(scope) || contains(scope, id)
         : name === undefined || isNamed(scope, name);
-    const scopes = [...new Set(found)].filter(
+    const scopes = [...new Set(scopesThatPermit)].filter(
       (scope) => isOn(scope) && (except === undefined || !isNamed(scope, except)),
     );
     if (scopes.length > 0) {

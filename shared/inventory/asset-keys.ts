@@ -36,6 +36,7 @@ export const nameRange = (partitionKey: string) => ({ partitionKey, from: NAME_P
 export const namePrefix = (type: AssetType): string => `${NAME_PREFIX}${type}!`;
 /** An index by expiry: of one type, or of certificates with a renewal plan, which the index of their type does not contain. */
 export type ExpiryIndex = AssetType | typeof RENEWED;
+/** Part of the stored keys of certificates with a renewal plan, whether they were renewed already or not. */
 export const RENEWED = "certificate-renewed";
 export const expiryPrefix = (index: ExpiryIndex): string => `e!${index}!`;
 
@@ -69,6 +70,7 @@ export function indexKeys(
 export function announcedKeys(type: AssetType, expiry: number | null, name: string, vault: string): string[] {
   if (expiry !== null && expiry < 0) return [lateKey(-expiry, name, vault)];
   const key = expiryKey(type, expiry ?? undefined, name, vault);
+  // The entry does not say whether the certificate has a renewal plan, which decides its key.
   return type === "certificate" ? [key, expiryKey(RENEWED, expiry ?? undefined, name, vault)] : [key];
 }
 

@@ -17,10 +17,10 @@ export interface AssetChange {
 }
 
 /**
- * An index entry that a worker announces before it writes the entry, as the tuple `[type, name, expiry, mark]`. `expiry` is in
+ * An index entry that a worker announces before it writes the entry, as the tuple `[type, name, expiry, hashBefore]`. `expiry` is in
  * unix seconds, null for none. A certificate with a renewal plan has a second entry, with the negative of the time at which it
- * needs attention. Earlier versions accept the second entry: for them it means a row that does not exist. `mark` identifies the
- * asset's stored state at that time (`contentMark`): null if the asset did not exist. Earlier versions wrote no mark.
+ * needs attention. Earlier versions accept the second entry: for them it means a row that does not exist. `hashBefore` identifies
+ * the asset's stored state at that time (`shortHash`): null if the asset did not exist. Earlier versions did not write it.
  */
 export const PendingEntry = z.tuple([
   z.enum(ASSET_TYPES),
@@ -39,8 +39,8 @@ export interface RowChange {
   vaultName: string;
   /** The wanted asset. Undefined to remove it. */
   asset: AssetRecord | undefined;
-  /** Identifies the asset's state in the vault's partition (`contentMark`). */
-  mark: string | null;
+  /** Identifies the asset's stored state in the vault's partition (`shortHash`). Null if it is not stored. */
+  hashBefore: string | null;
   /** The encoded asset, cached after the first partition is written. Not cached for very large changes. */
   encoded?: Encoded;
 }
@@ -49,7 +49,7 @@ export interface RowChange {
 const MAX_CACHED = 5_000;
 
 /** The first characters of an asset's content hash, enough to distinguish one state from the next. */
-const contentMark = (asset: AssetRecord | undefined): string | null => asset?.content.slice(0, 8) ?? null;
+const shortHash = (asset: AssetRecord | undefined): string | null => asset?.content.slice(0, 8) ?? null;
 
 const changeKey = (type: AssetType, name: string): string => `${type}!${name.toLowerCase()}`;
 
@@ -72,7 +72,7 @@ export function rowChanges(vaultName: string, changes: AssetChange[], pending: P
   const rows = new Map<string, RowChange>();
   for (const { type, name, before, after } of changes) {
     const staleKeys = before ? indexKeys({ ...before, type, name }, vaultName) : [];
-    rows.set(changeKey(type, name), { type, name, vaultName, asset: after, staleKeys, mark: contentMark(before) });
+    rows.set(changeKey(type, name), { type, name, vaultName, asset: after, staleKeys, hashBefore: shortHash(before) });
   }
   for (const [type, name, expiry] of pending) {
     rows.get(changeKey(type, name))?.staleKeys.push(...announcedKeys(type, expiry, name, vaultName));
@@ -84,9 +84,9 @@ export function rowChanges(vaultName: string, changes: AssetChange[], pending: P
 export function pendingEntries(rows: RowChange[], alreadyAnnounced: PendingEntry[]): PendingEntry[] {
   return [
     ...alreadyAnnounced,
-    ...rows.flatMap(({ type, name, asset, mark }): PendingEntry[] => {
-      const entry: PendingEntry = [type, name.toLowerCase(), asset?.expiresOn ?? null, mark];
-      return asset?.renewal ? [entry, [type, name.toLowerCase(), -asset.renewal.attentionAt, mark]] : [entry];
+    ...rows.flatMap(({ type, name, asset, hashBefore }): PendingEntry[] => {
+      const entry: PendingEntry = [type, name.toLowerCase(), asset?.expiresOn ?? null, hashBefore];
+      return asset?.renewal ? [entry, [type, name.toLowerCase(), -asset.renewal.attentionAt, hashBefore]] : [entry];
     }),
   ];
 }
@@ -104,15 +104,15 @@ export interface NetChange {
 /** Returns the changes relative to the state before the first worker, including crashed ones, wrote any of them. */
 export function netChanges(changes: readonly AssetChange[], pending: readonly PendingEntry[]): NetChange[] {
   const announced = new Map<string, string | null>();
-  for (const [type, name, , mark] of pending) {
+  for (const [type, name, , hashBefore] of pending) {
     const key = changeKey(type, name);
-    if (mark !== undefined && !announced.has(key)) announced.set(key, mark);
+    if (hashBefore !== undefined && !announced.has(key)) announced.set(key, hashBefore);
   }
   return changes.flatMap(({ type, name, before, after }): NetChange[] => {
-    const [stored, wanted] = [contentMark(before), contentMark(after)];
+    const [stored, wanted] = [shortHash(before), shortHash(after)];
     // The first announcement names the state before any worker wrote. Without one, the stored state is the original.
-    const firstMark = announced.get(changeKey(type, name));
-    const original = firstMark === undefined ? stored : firstMark;
+    const firstAnnounced = announced.get(changeKey(type, name));
+    const original = firstAnnounced === undefined ? stored : firstAnnounced;
     if (original === wanted) return [];
     const kind = original === null ? "added" : wanted === null ? "removed" : "updated";
     return [{ kind, type, name, before: original === stored ? before : undefined, after }];

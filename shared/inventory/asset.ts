@@ -211,6 +211,7 @@ export function placesOf(id: string): AssetPlace[] {
   const credential = CREDENTIAL_ID.exec(text);
   if (credential) {
     const [, source, tenantId, kind, appId, keyId] = credential as unknown as string[];
+    // Only IDs of B2C tenants contain the kind of the credential.
     if ((source === "b2c") !== (kind !== undefined)) return [];
     const holder = source === "b2c" ? `b2c-${tenantId}-application` : `entra-${tenantId}`;
     return locations(`${holder}-${appId![0]}`, `${appId}-${keyId}`, ["secret", "certificate"]);

@@ -192,13 +192,13 @@ export function createInventory(deps: {
     async forgetSubscription(subscriptionId) {
       const prefix = vaultInSubscriptionKey(subscriptionId, "");
       const range = { partitionKey: VAULTS, from: prefix, before: keyEnd(prefix) };
-      const owner = `removal/${deps.randomness.ulid(clock.now())}`;
+      const workerId = `removal/${deps.randomness.ulid(clock.now())}`;
       const removed = { vaults: 0, assets: 0 };
       // The name is taken from the key, so that a copy that can't be read does not hide its vault.
       for await (const rows of tables.pages(Vaults, { ...range, select: [] })) {
         for (const { rowKey } of rows) {
           const name = rowKey.slice(prefix.length);
-          const assets = await forgetVault(name, subscriptionId, owner).catch(rethrowBusyAsConflict);
+          const assets = await forgetVault(name, subscriptionId, workerId).catch(rethrowBusyAsConflict);
           if (!assets) continue;
           removed.assets += assets.length;
           removed.vaults++;
@@ -209,11 +209,11 @@ export function createInventory(deps: {
   };
 
   /** Removes a vault. Returns undefined if the vault was removed or found in another subscription meanwhile. */
-  async function forgetVault(name: string, subscriptionId: string, owner: string): Promise<AssetRecord[] | undefined> {
+  async function forgetVault(name: string, subscriptionId: string, workerId: string): Promise<AssetRecord[] | undefined> {
     const storedVault = await writer.readForUpdate(name);
     if (storedVault.row?.subscriptionId.toLowerCase() !== subscriptionId.toLowerCase()) return undefined;
     const vault = withoutKeys(storedVault.row);
-    return await writer.forget(storedVault, owner, () => deps.prepareVaultRemoval(vault));
+    return await writer.forget(storedVault, workerId, () => deps.prepareVaultRemoval(vault));
   }
 }
 

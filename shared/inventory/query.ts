@@ -162,6 +162,7 @@ export function createAssetQueries(deps: {
 }): AssetQueries {
   const { tables, ownerTag, licensed } = deps;
 
+  // Counts the matches of each type, opens a stream of rows for each type, and merges the streams until the page is full.
   async function list(requested: AssetFilter, request: PageRequest, moment: Moment): Promise<Page<FoundAsset>> {
     // Reads the partition of the B2C tenants only, and not those of all assets.
     const filter: AssetFilter =
@@ -201,12 +202,13 @@ export function createAssetQueries(deps: {
     const counts = new Map(
       types.map((type) => {
         const matching = [...groups].map((group) => countMatching(group, type, query));
-        return [type, { byDays: sum(matching, (one) => one.byDays), renewed: sum(matching, (one) => one.renewed) }];
+        const withoutPlan = sum(matching, (count) => count.withoutPlan);
+        return [type, { withoutPlan, withPlan: sum(matching, (count) => count.withPlan) }];
       }),
     );
-    const indexedTotal = sum([...counts.values()], ({ byDays, renewed }) => byDays + renewed);
+    const indexedTotal = sum([...counts.values()], ({ withoutPlan, withPlan }) => withoutPlan + withPlan);
     // Includes the groups that the filter excludes, because their assets are in the same partition.
-    const hasRenewed = types.includes("certificate") && totals.groups.some(({ renewed }) => renewed !== undefined);
+    const hasPlans = types.includes("certificate") && totals.groups.some(({ withPlan }) => withPlan !== undefined);
     const matchesUnindexed = unindexedFilter(filter, ownerTag);
     // Groups whose assets must be filtered out while rows are read, because they are in the same partition.
     const hidden = hiddenGroups(totals.groups, groups, types);
@@ -221,37 +223,38 @@ export function createAssetQueries(deps: {
         : subscription
           ? partitions.subscription(subscription)
           : partitions.all;
-    const isEmptyByDays = range && range.before <= range.from && !range.unset;
+    const isEmptyRange = range && range.before <= range.from && !range.unset;
     // The streams of all types share this number of pages that they may still read.
     const budget = { pages: matches ? MAX_SCANNED_PAGES : Number.POSITIVE_INFINITY };
     const skipped = cursor ? cursor.s : request.offset;
     const pageEnd = skipped + request.limit;
     const maxRows = pageEnd + 1;
+    // How many rows a stream requests. If rows are filtered out as they are read, it is unknown how many a page needs.
     const rowsOf = (count: number) =>
       matches
         ? { first: PAGE_ROWS, most: Number.POSITIVE_INFINITY }
         : { first: firstPageSize(maxRows, count / indexedTotal), most: maxRows };
     const streams: Stream[] = [];
     const source = { tables, partitionKey, cursor, budget };
-    if (indexedTotal !== 0 && !isEmptyByDays)
+    if (indexedTotal !== 0 && !isEmptyRange)
       for (const type of types) {
-        const { byDays, renewed } = counts.get(type)!;
+        const { withoutPlan, withPlan } = counts.get(type)!;
         streams.push(
           openStream(
             source,
             type,
-            byExpiry ? byDaysIndex(type, range) : nameIndex(type, filter.namePrefix),
-            rowsOf(byExpiry ? byDays : byDays + renewed),
+            byExpiry ? expiryIndex(type, range) : nameIndex(type, filter.namePrefix),
+            rowsOf(byExpiry ? withoutPlan : withoutPlan + withPlan),
           ),
         );
       }
-    if (indexedTotal !== 0 && byExpiry && hasRenewed) {
-      const rows = rowsOf(counts.get("certificate")!.renewed);
+    if (indexedTotal !== 0 && byExpiry && hasPlans) {
+      const rows = rowsOf(counts.get("certificate")!.withPlan);
       const isLateStatus = filter.status === "warning" || filter.status === "critical";
       streams.push(
         isLateStatus
           ? openLateStream(source, query, rows.most)
-          : openStream(source, "certificate", renewedIndex(query), rows),
+          : openStream(source, "certificate", withPlanIndex(query), rows),
       );
     }
 
@@ -478,7 +481,8 @@ const nameIndex = (type: AssetType, start = ""): IndexRange => {
   return { prefix, bounds: { from, before: keyEnd(from) } };
 };
 
-const byDaysIndex = (type: AssetType, range: ExpiryRange | undefined): IndexRange => {
+/** Returns the index by expiry, which does not contain certificates with a renewal plan (`withPlanIndex`). */
+const expiryIndex = (type: AssetType, range: ExpiryRange | undefined): IndexRange => {
   const prefix = expiryPrefix(type);
   const bounds = range
     ? expiryBounds(type, range.from, range.before, range.unset)
@@ -491,7 +495,7 @@ const byDaysIndex = (type: AssetType, range: ExpiryRange | undefined): IndexRang
  * and `accepts` leaves out those whose renewal is late, which are few. `warning` and `critical` have an index of their own
  * (`openLateStream`).
  */
-function renewedIndex({ status, dates, moment }: CountQuery): IndexRange {
+function withPlanIndex({ status, dates, moment }: CountQuery): IndexRange {
   const firstUnexpired = Math.ceil(moment.now / 1000);
   const ofStatus: ExpiryRange = {
     from: status === "healthy" ? firstUnexpired : 0,

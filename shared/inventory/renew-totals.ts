@@ -107,6 +107,7 @@ async function readVaultsAndMarks(tables: Tables): Promise<VaultsAndMarks | unde
       const { rowKey, etag } = row;
       const change = readMark(row, true);
       const rowState = counted.get(rowKey) ?? holders.get(rowKey);
+      // The stored totals count the vault's state before the change. Removing the mark adds the change to the totals.
       setOrDelete(counted, rowKey, change?.before);
       if (!change) {
         removable.push({ rowKey, etag, change });
@@ -121,6 +122,7 @@ async function readVaultsAndMarks(tables: Tables): Promise<VaultsAndMarks | unde
         markOperations.push(replace(ChangedVaults, rowKey, createMark(undefined, currentState), etag));
     }
   }
+  // Holders whose mark is missing or can't be read get a new mark. A mark that can't be read is then replaced, not removed.
   for (const [key, holder] of holders) {
     const index = removable.findIndex(({ rowKey }) => rowKey === key);
     const [existing] = index < 0 ? [] : removable.splice(index, 1);

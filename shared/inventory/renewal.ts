@@ -198,7 +198,7 @@ function policyWindowOf({ renewalTrigger }: RenewalFacts, from: number, expiresO
 /**
  * Returns the default window of Acmebot and cert-manager: from a third of the lifetime before the expiry, at most 30 days, and
  * for a quarter of the remaining time.
- * https://cert-manager.io/docs/usage/certificate/#issuance-behavior-rotation-of-the-private-key
+ * https://cert-manager.io/docs/usage/certificate/
  */
 function tagsWindowOf(from: number, expiresOn: number): Window {
   const before = Math.min(30 * DAY_SECONDS, Math.floor((expiresOn - from) / 3));

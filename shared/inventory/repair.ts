@@ -54,7 +54,7 @@ export async function restoreVault(
   tables: Tables,
   vaultName: string,
   entries: IndexEntry[],
-  owner: string,
+  workerId: string,
 ): Promise<Restored> {
   const storedVault = await readStoredVault(tables, vaultName);
   // The next scan completes the work of a crashed worker, with the vault's current state.
@@ -86,7 +86,7 @@ export async function restoreVault(
     // Rewrites the entries in the vault's current partitions.
     const rows = rowChanges(vaultName, await readCurrentAssets(tables, vaultName, entries), announced);
     const vault = withoutKeys(storedVault.row);
-    const claim = await claimVault(tables, storedVault, vault, pendingEntries(rows, []), owner);
+    const claim = await claimVault(tables, storedVault, vault, pendingEntries(rows, []), workerId);
     const otherFences = openFences(otherPartitions);
     const { all, subscription, vault: ownFence } = claim.fences;
     const restored = await repeatOnConflict(async () => {

@@ -19,7 +19,7 @@ import {
   keyOfGroup,
   readTotalsAndChanges,
   readVaultRows,
-  renewedAt,
+  plannedCountsAt,
   type SummaryRow,
   subscriptionOf,
   type TotalsAndChanges,
@@ -182,7 +182,7 @@ function summaryFromTotals(
 
   const subscriptions = totals.subscriptions.map((one, index) => ({
     ...one,
-    group: { ...groupOfSubscription(one, windows, countBetween), renewed: renewedAt(totals.renewals, index) },
+    group: { ...groupOfSubscription(one, windows, countBetween), withPlan: plannedCountsAt(totals.renewals, index) },
   }));
   if (!subscriptions.every(({ group }) => STATUSES.every((status) => isExactFor(group, { status, moment }))))
     return undefined;
@@ -260,7 +260,7 @@ function largestOf(
       group: {
         ...singleVaultGroup(vault, expiries, windows),
         // The counts of the largest vaults follow those of the subscriptions.
-        renewed: renewedAt(renewals, subscriptions.length + index),
+        withPlan: plannedCountsAt(renewals, subscriptions.length + index),
       },
     }))
     .filter(({ name }) => !changed.has(name.toLowerCase()));
@@ -291,7 +291,7 @@ const singleVaultGroup = (
   vaults: 1,
   unreadable: 0,
   count: (type, range) => (type === "secret" ? countBetween(expiries, windows, range)! : 0),
-  renewed: undefined,
+  withPlan: undefined,
 });
 
 function addOwners(

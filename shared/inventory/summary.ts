@@ -181,13 +181,14 @@ async function readNextToExpire(
 ): Promise<AssetRecord[]> {
   const { before, counts } = countNextToExpire(MAX_NEXT_TO_EXPIRE);
   const indexes = ASSET_TYPES.map((type): [AssetType, ExpiryIndex] => [type, type]);
-  if (groups.some(({ renewed }) => renewed !== undefined)) indexes.push(["certificate", RENEWED]);
+  if (groups.some(({ withPlan }) => withPlan !== undefined)) indexes.push(["certificate", RENEWED]);
   const rowsByIndex = await Promise.all(
     indexes.map(async ([type, index]) => {
       const rows: Row<AssetRecord>[] = [];
       const rowsNeeded = Math.min(MAX_NEXT_TO_EXPIRE, counts.get(type) ?? 0);
       if (rowsNeeded <= 0) return rows;
       const range = { partitionKey, ...expiryBounds(index, Math.ceil(moment.now / 1000), before, false) };
+      // Rows of hidden groups are left out below, so more rows than needed are requested if there are such groups.
       const pageSize = hidden.size === 0 ? rowsNeeded : 1000;
       for await (const page of tables.pages(Assets, { ...range, pageSize })) {
         rows.push(...page.filter((asset) => !hidden.has(groupKey(asset))));

@@ -9,12 +9,12 @@ import { UNSET, unpackExpiries } from "./expiries.ts";
 import { type Histogram, histogramOf, packHistograms, unpackHistograms, type Window } from "./histogram.ts";
 import { LastListings } from "./last-listings.ts";
 import {
-  packRenewedHistograms,
-  type RenewedHistograms,
-  renewedExpiries,
-  renewedHistograms,
-  unpackRenewedHistograms,
-} from "./renewed-certificates.ts";
+  packPlannedHistograms,
+  type PlannedHistograms,
+  plannedExpiries,
+  plannedHistograms,
+  unpackPlannedHistograms,
+} from "./planned-certificates.ts";
 import { packSummary, type SummaryLayout, unpackSummary } from "./summary-totals.ts";
 import { expiriesOf, forEachType, Vaults } from "./vault.ts";
 
@@ -43,7 +43,7 @@ export const TotalsRecord = z.object({
   /** Totals for a summary; see summary-totals.ts. Absent if too large, or in rows of earlier versions. */
   summary: z.instanceof(Uint8Array).optional(),
   /**
-   * Compressed histograms of certificates with a renewal plan (renewed-certificates.ts): of each subscription, then of each of
+   * Compressed histograms of certificates with a renewal plan (planned-certificates.ts): of each subscription, then of each of
    * the summary's largest vaults. Absent if there are none.
    */
   renewals: z.instanceof(Uint8Array).optional(),
@@ -139,15 +139,16 @@ export function computeTotals(
     expiries: deflate(new Uint8Array(packHistograms(histograms).buffer)),
     seenAt: deflate(LastListings.pack(vaultList)),
   };
-  // Table Storage stores text with two bytes per character.
   const renewals = packRenewals(vaultList, bySubscription, windows, undefined, thresholds);
   const bytes =
     record.expiries.length +
     record.seenAt.length +
+    // Table Storage stores text with two bytes per character.
     2 * JSON.stringify(record.subscriptions).length +
     (renewals.renewals?.length ?? 0) +
     (renewals.renewalExpiries?.length ?? 0);
   if (bytes > MAX_BYTES) return unusableTotals(sequence);
+  // The summary is left out if the totals would become too large with it. Then summaries are counted from the vaults' rows.
   const packed = summary && packSummary(vaultList, summary);
   const withLargest = packed && packRenewals(vaultList, bySubscription, windows, packed, thresholds);
   const allBytes = bytes + (packed?.length ?? 0) + (withLargest?.renewals?.length ?? 0);
@@ -174,10 +175,10 @@ function packRenewals(
     ...bySubscription.map(([, ownVaults]) => ownVaults),
     ...largest.map(({ name }) => [byName.get(name.toLowerCase())!]),
   ];
-  const histograms = groups.map((group) => renewedHistograms(group, windows, thresholds));
-  const expiries = bySubscription.map(([, ownVaults]) => renewedExpiries(ownVaults, windows));
+  const histograms = groups.map((group) => plannedHistograms(group, windows, thresholds));
+  const expiries = bySubscription.map(([, ownVaults]) => plannedExpiries(ownVaults, windows));
   return {
-    renewals: deflate(new Uint8Array(packRenewedHistograms(histograms).buffer)),
+    renewals: deflate(new Uint8Array(packPlannedHistograms(histograms).buffer)),
     renewalExpiries: deflate(new Uint8Array(packHistograms(expiries).buffer)),
     thresholds: days,
   };
@@ -185,7 +186,7 @@ function packRenewals(
 
 /** Counts of certificates with a renewal plan, by the positions of subscriptions and of the summary's largest vaults. */
 export interface StoredRenewals {
-  histograms: RenewedHistograms[];
+  histograms: PlannedHistograms[];
   /** Expiries by day, by the positions of subscriptions. Undefined if they were not read. */
   expiries: Histogram[] | undefined;
   windows: Window[];
@@ -205,7 +206,7 @@ export function readRenewals({
   if (!thresholds) return undefined;
   if (renewals === undefined) return null;
   const words = inflateToWords(renewals);
-  const histograms = words && unpackRenewedHistograms(words);
+  const histograms = words && unpackPlannedHistograms(words);
   const expiryWords = renewalExpiries && inflateToWords(renewalExpiries);
   const expiries = expiryWords && unpackHistograms(expiryWords);
   if (!histograms || !windows || (renewalExpiries && !expiries)) return undefined;

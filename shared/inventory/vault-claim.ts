@@ -145,7 +145,7 @@ export async function readUnclaimedVault(tables: Tables, name: string): Promise<
  * Claims the vault and announces the index entries that are going to be written.
  *
  * @param current - Content of the vault's row until the claim ends.
- * @param owner - Identifies the worker in the row.
+ * @param workerId - Identifies the worker in the row.
  * @throws {VaultBusy} when the vault was written since `storedVault` was read.
  */
 export async function claimVault(
@@ -153,14 +153,14 @@ export async function claimVault(
   storedVault: StoredVault,
   current: VaultRecord,
   entries: PendingEntry[],
-  owner: string,
+  workerId: string,
 ): Promise<Claim> {
   const { name } = current;
   const key = vaultKey(name);
   const copyKey = vaultInSubscriptionKey(current.subscriptionId, name);
   // Without the ETags of the fences, which are wrong as soon as this worker writes. Earlier versions wrote `lockedUntil`.
   const { fences: _fences, lockedUntil: _until, ...unclaimed } = current;
-  const claimed: VaultRecord = { ...unclaimed, pending: true, lockOwner: owner };
+  const claimed: VaultRecord = { ...unclaimed, pending: true, lockOwner: workerId };
   // True if the write below also writes the vault's mark (changed-vaults.ts), from which readers correct the stored totals.
   const hasMark = !isCountedEqually(storedVault.row, claimed);
   const pendingRows = pendingOperations(name, entries);
@@ -175,12 +175,12 @@ export async function claimVault(
     writeVault(tables, { before: storedVault.row, now: claimed }, [...leadOperations, ...firstBatch]),
   );
   let etag = etags.get(key)!;
-  let renewedAt = performance.now();
+  let claimRenewedAt = performance.now();
   let renewing: Promise<void> | undefined;
   const fences = storedVault.fences ?? openFences(tables, current, storedVault.row?.fences);
 
   async function confirm(): Promise<void> {
-    renewedAt = performance.now();
+    claimRenewedAt = performance.now();
     const row = { ...claimed, partitionKey: VAULTS, rowKey: key, etag };
     ({ etag } = await busyOnConflict(name, () => tables.replace(Vaults, row)));
   }
@@ -210,7 +210,7 @@ export async function claimVault(
     confirm,
 
     async renew() {
-      if (renewing === undefined && performance.now() - renewedAt < RENEWAL_INTERVAL_MS) return;
+      if (renewing === undefined && performance.now() - claimRenewedAt < RENEWAL_INTERVAL_MS) return;
       renewing ??= confirm().then(() => {
         renewing = undefined;
       });
@@ -288,8 +288,8 @@ export async function busyOnConflict<T>(name: string, write: () => Promise<T>): 
 }
 
 /** Returns the fence of a vault in one partition. Sends no request. */
-export const openFence = (tables: Tables, partitionKey: string, vaultName: string, owner: string, etag?: string) =>
-  tables.fence(AssetFences, partitionKey, fenceKey(vaultName), { owner, etag });
+export const openFence = (tables: Tables, partitionKey: string, vaultName: string, workerId: string, etag?: string) =>
+  tables.fence(AssetFences, partitionKey, fenceKey(vaultName), { owner: workerId, etag });
 
 /** @param etags - ETags of the fences as the last worker left them, if known. */
 function openFences(
@@ -297,11 +297,11 @@ function openFences(
   { name, subscriptionId }: Pick<VaultRecord, "name" | "subscriptionId">,
   etags: VaultRecord["fences"],
 ): VaultFences {
-  const owner = randomUUID();
+  const workerId = randomUUID();
   return {
-    all: openFence(tables, partitions.all, name, owner, etags?.all),
-    subscription: openFence(tables, partitions.subscription(subscriptionId), name, owner, etags?.subscription),
-    vault: openFence(tables, partitions.vault(name), name, owner, etags?.vault),
+    all: openFence(tables, partitions.all, name, workerId, etags?.all),
+    subscription: openFence(tables, partitions.subscription(subscriptionId), name, workerId, etags?.subscription),
+    vault: openFence(tables, partitions.vault(name), name, workerId, etags?.vault),
   };
 }
 

@@ -11,7 +11,7 @@ import { countExpiries } from "./expiries.ts";
 import { countBetween, countIn, type Window } from "./histogram.ts";
 import { holderSubscription } from "./holder.ts";
 import type { LastListings } from "./last-listings.ts";
-import { type RenewedCounts, renewedOfTotals, renewedOfVault } from "./renewed-certificates.ts";
+import { type PlannedCounts, plannedOfTotals, plannedOfVault } from "./planned-certificates.ts";
 import { readScope, SCOPE_KEY, type Scope, ScopeRecord, scopeOf } from "./scope.ts";
 import { unpackSummary } from "./summary-totals.ts";
 import {
@@ -47,23 +47,30 @@ const SUMMARY_COLUMNS = [
   "lastEventAt",
 ] as const;
 
-/** The rows of a range that starts with the scope's row and continues with the vaults. Members of other kinds are absent. */
+/**
+ * Schema for a range that starts with the scope's row and continues with the vaults. All members are optional, because each row
+ * has only those of its kind.
+ */
 const ScopeAndVaults = entity("Vaults", z.object({ ...VaultRecord.shape, ...ScopeRecord.shape }).partial());
-/** The rows of a range that starts with the totals, continues with the marks of changed vaults, and ends with the scope. */
+/** The same for a range that starts with the totals, continues with the marks of changed vaults, and ends with the scope. */
 const TotalsAndScope = entity(
   "Vaults",
   z.object({ ...TotalsRecord.shape, ...ChangedVault.shape, ...ScopeRecord.shape }).partial(),
 );
 const SCOPE_COLUMNS = Object.keys(ScopeRecord.shape) as (keyof ScopeRecord)[];
 
-/** The vaults of a query, the holders (rows that take the place of a vault for credentials of a directory), and the scope. */
+/**
+ * The key vaults and the holders of a query, and the scope. A holder is a row that takes the place of a vault for the credentials
+ * of an Entra tenant or B2C tenant.
+ */
 export interface ScopedVaults {
   vaults: SummaryRow[];
   scope: Scope;
 }
 
 /**
- * Reads one vault, those of one subscription, or all. One request per 1,000 vaults, and one for the scope unless all are read.
+ * Reads one vault, those of one subscription, or all. Sends one request per 1,000 vaults. The scope is read with all vaults, and
+ * needs a further request otherwise.
  *
  * @param furtherColumns - Further columns of the vaults' rows.
  */
@@ -128,8 +135,11 @@ export interface VaultGroup extends Pick<VaultRecord, "source" | "subscriptionId
   unreadable: number;
   /** Returns the number of assets of the type, optionally only those that expire in the range. */
   count(type: AssetType, range?: ExpiryRange): number;
-  /** Counts of the certificates with a renewal plan, which `count` includes. Undefined if there are none. */
-  renewed: RenewedCounts | undefined;
+  /**
+   * Counts of the certificates with a renewal plan, which `count` includes. Their status follows from the plan, not from the
+   * days until expiry. Undefined if there are none.
+   */
+  withPlan: PlannedCounts | undefined;
 }
 
 /** Which assets to count: those with a status, those that expire between two times, both, or all. */
@@ -139,30 +149,36 @@ export interface CountQuery {
   dates?: ExpiryRange | undefined;
 }
 
-/** Returns the expiries that match by days, for assets without a renewal plan. Undefined for all. */
+/** Returns the range of expiries that match, for assets without a renewal plan. Undefined for all. */
 export function rangeOfQuery({ status, dates, moment }: CountQuery): ExpiryRange | undefined {
   const range = status && rangeOf(status, moment);
   return range && dates ? intersect(range, dates) : (range ?? dates);
 }
 
-/** Returns the matching assets of a group and type: those whose status follows from days, and those with a renewal plan. */
+/**
+ * Returns the numbers of matching assets of a group and type, without and with a renewal plan. `count` contains both, so the
+ * certificates with a plan that expire in the range are subtracted.
+ */
 export function countMatching(
-  { count, renewed }: VaultGroup,
+  { count, withPlan }: VaultGroup,
   type: AssetType,
   query: CountQuery,
-): { byDays: number; renewed: number } {
+): { withoutPlan: number; withPlan: number } {
   const range = rangeOfQuery(query);
   const all = count(type, range);
-  if (!renewed || type !== "certificate") return { byDays: all, renewed: 0 };
-  const inRange = renewed.countIn(range)!;
+  if (!withPlan || type !== "certificate") return { withoutPlan: all, withPlan: 0 };
+  const withPlanInRange = withPlan.countIn(range)!;
   const { status, moment, dates } = query;
-  return { byDays: all - inRange, renewed: status ? renewed.countByStatus(status, moment, dates)! : inRange };
+  return {
+    withoutPlan: all - withPlanInRange,
+    withPlan: status ? withPlan.countByStatus(status, moment, dates)! : withPlanInRange,
+  };
 }
 
 /** Returns the number of assets of a group and type that have a status. */
 export function countWithStatus(group: VaultGroup, type: AssetType, status: Status, moment: Moment): number {
-  const { byDays, renewed } = countMatching(group, type, { status, moment });
-  return byDays + renewed;
+  const { withoutPlan, withPlan } = countMatching(group, type, { status, moment });
+  return withoutPlan + withPlan;
 }
 
 /** Vaults and holders of a query with the numbers of their assets, the scope, and the times of the last listings. */
@@ -216,7 +232,7 @@ async function readFromTotals<T extends ListTotals>(
   const { totals, changed, scope } = totalsAndChanges;
   const groups = totals.subscriptions.map((subscription, index) => ({
     ...groupOfSubscription(subscription, totals.windows, totals.count),
-    renewed: renewedAt(totals.renewals, index),
+    withPlan: plannedCountsAt(totals.renewals, index),
   }));
   if (!groups.every((group) => queries.every((query) => isExactFor(group, query)))) return undefined;
   for (const { before, now } of changed.values()) {
@@ -227,22 +243,27 @@ async function readFromTotals<T extends ListTotals>(
 }
 
 /** Returns whether a group of the totals counts the query exactly. Counts that are not exact are undefined. */
-export function isExactFor({ count, renewed }: VaultGroup, query: CountQuery): boolean {
+export function isExactFor({ count, withPlan }: VaultGroup, query: CountQuery): boolean {
   const range = rangeOfQuery(query);
   const { status, moment, dates } = query;
   return (
     ASSET_TYPES.every((type) => count(type, range) !== undefined) &&
-    (!renewed ||
-      (renewed.countIn(range) !== undefined &&
-        (status === undefined || renewed.countByStatus(status, moment, dates) !== undefined)))
+    (!withPlan ||
+      (withPlan.countIn(range) !== undefined &&
+        (status === undefined || withPlan.countByStatus(status, moment, dates) !== undefined)))
   );
 }
 
-/** Returns the counts at a position of the stored counts. Undefined if there are none. */
-export function renewedAt(renewals: StoredRenewals | null, index: number): RenewedCounts | undefined {
+/**
+ * Returns the counts of certificates with a renewal plan, for one of the subscriptions and vaults of the totals. Undefined if it
+ * has no such certificates.
+ *
+ * @param index - Position among the stored histograms: the subscriptions, then the largest vaults.
+ */
+export function plannedCountsAt(renewals: StoredRenewals | null, index: number): PlannedCounts | undefined {
   const histograms = renewals?.histograms[index];
   if (!renewals || !histograms) return undefined;
-  return renewedOfTotals(histograms, renewals.windows, renewals.thresholds, renewals.expiries?.[index]);
+  return plannedOfTotals(histograms, renewals.windows, renewals.thresholds, renewals.expiries?.[index]);
 }
 
 /** The stored totals, and the vaults that changed since. */
@@ -258,6 +279,7 @@ export interface TotalsAndChanges<T> {
  * not more expensive.
  */
 const MAX_CHANGED = 500;
+/** Attempts to read totals that other workers replace meanwhile. */
 const MAX_ATTEMPTS = 3;
 const COMMON_COLUMNS = ["sequence", "unkept", "before", "now"] as const;
 
@@ -287,7 +309,8 @@ export async function readTotalsAndChanges<T extends { subscriptions: readonly {
       isReadable = false;
     };
     // The range has in this order: the totals (`k!totals`), a mark for each changed vault (`l!<vault>`), a row with the same
-    // `sequence` as the totals (`l!~`), and the scope (`m!scope`). `unkept` totals were too large to store, or are incomplete.
+    // `sequence` as the totals (`l!~`), and the scope (`m!scope`). Totals are `unkept` if they were too large for a row, or are
+    // incomplete: then the row has no counts.
     const range = { partitionKey: VAULTS, from: TOTALS_KEY, before: `${SCOPE_KEY}!`, onCorrupt, select };
     for await (const rows of tables.pages(TotalsAndScope, range)) {
       for (const row of rows) {
@@ -310,7 +333,8 @@ export async function readTotalsAndChanges<T extends { subscriptions: readonly {
         sequencedTotals?.totals.subscriptions.reduce((sum, subscription) => sum + subscription.vaults, 0) ?? 0;
       if (!isReadable || changed.size > MAX_CHANGED + vaults / 2) return undefined;
     }
-    // If the totals were replaced during the read, the changed vaults may belong to the old or the new totals. Then read again.
+    // The totals are the first row that is read and the end row is the last. If their sequences differ, the totals were replaced
+    // in between, and the marks may belong to the old or the new totals. Then all are read again.
     if (sequencedTotals?.sequence === sequence)
       return sequencedTotals && { totals: sequencedTotals.totals, scope: scope ?? scopeOf(undefined), changed };
   }
@@ -363,7 +387,7 @@ export const groupOfSubscription = (
   vaults,
   unreadable,
   count: (type, range) => count(expiries[type], windows, range)!,
-  renewed: undefined,
+  withPlan: undefined,
 });
 
 /**
@@ -379,7 +403,7 @@ export const groupOf = (vault: SummaryRow, sign: 1 | -1): VaultGroup => ({
   vaults: sign,
   unreadable: (vault.failedScans ?? 0) > 0 ? sign : 0,
   count: (type, range) => sign * countExpiries(expiriesOf(vault, type), range),
-  renewed: renewedOfVault(vault.certificateRenewals, sign),
+  withPlan: plannedOfVault(vault.certificateRenewals, sign),
 });
 
 const createListedAtLookup = (
@@ -408,7 +432,12 @@ export const groupKey = (asset: Pick<AssetRecord, "source" | "subscriptionId" | 
 /** Returns the key of a group: its subscription, or its holder. */
 export const keyOfGroup = (group: VaultGroup): string => groupKey({ ...group, vaultName: group.name ?? "" });
 
-/** Returns the keys of groups that are excluded from a query although their assets are in the queried partitions. */
+/**
+ * Returns the keys of groups whose assets a reader of the queried partitions must leave out: the groups that the query excludes
+ * and that have assets.
+ *
+ * @param included - The groups that the query counts.
+ */
 export function hiddenGroups(
   groups: readonly VaultGroup[],
   included: ReadonlySet<VaultGroup>,
@@ -426,7 +455,10 @@ export function hiddenGroups(
   return new Set([...assets].flatMap(([key, count]) => (count > 0 ? [key] : [])));
 }
 
-/** Returns the filter's subscription. A source other than key vaults has its own partition, like a subscription. */
+/**
+ * Returns the subscription to which a filter limits the query. The assets of a source other than key vaults are stored under an
+ * invented subscription, so that source has a subscription of its own.
+ */
 export const subscriptionOf = (filter: {
   subscription?: string | undefined;
   source?: AssetSource | undefined;

@@ -101,7 +101,7 @@ export const ScanResults = z.object({
   keyExpiries: PackedExpiries.optional(),
   secretExpiries: PackedExpiries.optional(),
   /**
-   * The certificates with a renewal plan, which are also among `certificateExpiries` (renewed-certificates.ts). Absent in rows
+   * The certificates with a renewal plan, which are also among `certificateExpiries` (planned-certificates.ts). Absent in rows
    * of earlier versions: the next scan computes it.
    */
   certificateRenewals: PackedExpiries.optional(),

@@ -29,7 +29,7 @@ export interface HolderContent {
   /** When all credentials of the holder were last listed completely. */
   seenAt: string;
   /** Identifies this attempt of the worker in the holder's row. */
-  owner: string;
+  workerId: string;
 }
 
 /** Dependencies of `writeHolder`. */
@@ -98,7 +98,7 @@ export async function writeHolder(content: HolderContent, deps: HolderWriting): 
     if (comparedState(vaultBefore) !== comparedState(vault)) await writer.writeVaultOnly(stored, vault);
     return;
   }
-  await writer.apply(stored, vault, changes, content.owner, () =>
+  await writer.apply(stored, vault, changes, content.workerId, () =>
     deps.prepareChange({ vault, vaultBefore, vaultGone: false }),
   );
 }

@@ -93,14 +93,14 @@ export interface InventoryWriter {
   /**
    * Writes changed assets and then the vault's row. A stored vault must be in the same subscription as in `stored`.
    *
-   * @param owner - Identifies this attempt of the worker in the vault's row.
+   * @param workerId - Identifies this attempt of the worker in the vault's row.
    * @throws {VaultBusy} when another worker has written the vault since `stored` was read, or takes it over.
    */
   apply(
     stored: StoredVault,
     vault: VaultRecord,
     changes: AssetChange[],
-    owner: string,
+    workerId: string,
     prepare: PrepareDerivedData,
   ): Promise<void>;
   /**
@@ -111,7 +111,7 @@ export interface InventoryWriter {
    * @returns the removed assets; none if the vault is not stored.
    * @throws {VaultBusy} as `apply`.
    */
-  forget(stored: StoredVault, owner: string, prepare: PrepareDerivedData, listedAt?: string): Promise<AssetRecord[]>;
+  forget(stored: StoredVault, workerId: string, prepare: PrepareDerivedData, listedAt?: string): Promise<AssetRecord[]>;
   /**
    * Rewrites all rows of these assets from the rows by name in the vault's own partition. Removes the entries that should not
    * exist. If the vault is not stored, removes every row of these assets.
@@ -119,7 +119,7 @@ export interface InventoryWriter {
    * @returns the numbers of rows written and removed, including rows that were already correct.
    * @throws {VaultBusy} while another worker writes the vault, or if another worker crashed. The next scan completes its work.
    */
-  restore(vaultName: string, entries: IndexEntry[], owner: string): Promise<Restored>;
+  restore(vaultName: string, entries: IndexEntry[], workerId: string): Promise<Restored>;
   /**
    * Removes the fingerprints of these lists, so that the next scan of any mode reads and compares all of them.
    *
@@ -164,17 +164,17 @@ export function createInventoryWriter({
       current: VaultRecord;
       end: VaultRecord | undefined;
       changes: AssetChange[];
-      owner: string;
+      workerId: string;
       prepare: PrepareDerivedData;
       /** Further operations for the transaction that ends the claim. */
       also?: readonly Operation[];
     },
   ): Promise<void> {
-    const { current, end, owner } = work;
+    const { current, end, workerId } = work;
     const changes = withAnnouncedRemovals(work.changes, stored.pending);
     const rows = rowChanges(current.name, changes, stored.pending);
     const writeDerived = await work.prepare();
-    const claim = await claimVault(tables, stored, current, pendingEntries(rows, stored.pending), owner);
+    const claim = await claimVault(tables, stored, current, pendingEntries(rows, stored.pending), workerId);
     await busyOnConflict(current.name, () =>
       repeatOnConflict(async (attempt) => {
         // A write conflicted: a fence has changed, or another worker is taking the vault over.
@@ -204,15 +204,15 @@ export function createInventoryWriter({
       );
     },
 
-    async apply(stored, vault, changes, owner, prepare) {
+    async apply(stored, vault, changes, workerId, prepare) {
       if (stored.row && stored.row.subscriptionId.toLowerCase() !== vault.subscriptionId.toLowerCase())
         throw new TypeError("A vault that moved leaves its old subscription first.");
       // While the claim is valid, the row has the totals and fingerprints of the assets that were stored before.
       const current = stored.row ? withoutKeys(stored.row) : withoutListings(vault);
-      await withClaim(stored, { current, end: vault, changes, owner, prepare });
+      await withClaim(stored, { current, end: vault, changes, workerId, prepare });
     },
 
-    async forget(stored, owner, prepare, listedAt) {
+    async forget(stored, workerId, prepare, listedAt) {
       if (!stored.row) return [];
       const removedAssets: AssetRecord[] = [];
       for (const type of ASSET_TYPES) removedAssets.push(...(await assetsOf(stored.row.name, type)).values());
@@ -225,11 +225,11 @@ export function createInventoryWriter({
       const current = withoutListings(withoutKeys(stored.row));
       const furtherOperations =
         listedAt === undefined ? [] : [put(RemovedVaults, removedKey(stored.row.name), { listedAt })];
-      await withClaim(stored, { current, end: undefined, changes, owner, prepare, also: furtherOperations });
+      await withClaim(stored, { current, end: undefined, changes, workerId, prepare, also: furtherOperations });
       return removedAssets;
     },
 
-    restore: (vaultName, entries, owner) => restoreVault(tables, vaultName, entries, owner),
+    restore: (vaultName, entries, workerId) => restoreVault(tables, vaultName, entries, workerId),
 
     async forgetListings(vaultName, types) {
       const row = await find(vaultName);

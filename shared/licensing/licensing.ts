@@ -43,8 +43,8 @@ export interface Licensing {
   status(): Promise<LicenseStatus>;
   /** Returns the enabled tier: `core` without a valid license. */
   tier(): Promise<Tier>;
-  /** Returns the license if it is not expired and expires by a time, for alerts. Times are ISO 8601. */
-  expiring(by: Date): AsyncGenerator<{ id: string; what: string; name: string; createdAt: string; expiresAt: string }>;
+  /** Returns the license if it is not expired and expires at this time or before, for alerts. Times are ISO 8601. */
+  expiring(latest: Date): AsyncGenerator<{ id: string; what: string; name: string; createdAt: string; expiresAt: string }>;
 }
 
 /** @param deps.keys - Keys that verify licenses. Default: the keys of this build. Tests replace them. */
@@ -83,9 +83,9 @@ export function createLicensing(deps: {
     status,
     tier: async () => (await status()).tier,
 
-    async *expiring(by) {
+    async *expiring(latest) {
       const { tier, valid, inGrace, expiresAt } = await status();
-      if (!valid || inGrace || !expiresAt || expiresAt > by) return;
+      if (!valid || inGrace || !expiresAt || expiresAt > latest) return;
       const expiryDate = expiresAt.toISOString();
       // A license has no start date.
       const createdAt = new Date(0).toISOString();

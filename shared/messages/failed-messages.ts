@@ -41,7 +41,7 @@ const FAILED = "failed";
 
 /**
  * The service's own record that the last delivery of a message started and did not succeed. Anyone who can write to the queues
- * can put a message into a poison queue, so a poison message counts only with this row.
+ * can put a message into a poison queue, so a poison message is passed to its module only with this row.
  */
 export const LastDeliveries = entity("FailedMessages", z.object({ queue: z.string(), startedAt: z.string() }));
 /** Partition of the last deliveries. Row key: a hash of the queue and the body. */

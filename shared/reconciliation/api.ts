@@ -2,6 +2,12 @@ import * as z from "zod";
 import type { ReconciliationStatus } from "./reconciliation.ts";
 import { STAGES, type WalkRecord } from "./walk-record.ts";
 
+/*
+ * Schema of the answer of GET /system/reconciliation. A walk is one pass over all stored rows; the API calls it a run. Three
+ * published members are named `unreadable`: `mended.unreadable` counts rows that the walk rebuilt, the walk's `unreadable` rows
+ * that it could not rebuild, and the `unreadable` of the whole answer says that the record of a walk itself is not valid.
+ */
+
 const WalkView = z
   .object({
     walkId: z.string().meta({ description: "ID of the verification run." }),
@@ -24,6 +30,7 @@ const WalkView = z
           "Differences that were repaired. The audit log contains each as inventory.mended, compliance.mended, scans.mended, audit.indexMended or storage.mended.",
       }),
     awaiting: z.int().meta({ description: "Number of rows that wait for the next listing of their vault." }),
+    // `vault` is also the name of a check that compares other rows than those of a vault.
     left: z
       .array(
         z.object({
@@ -63,6 +70,7 @@ export const ReconciliationView = z
   })
   .meta({ id: "Reconciliation" });
 
+/** Returns the status of the reconciliation in the form of the API. */
 export const reconciliationView = ({
   newest,
   completed,

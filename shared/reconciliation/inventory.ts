@@ -2,7 +2,7 @@ import pMap from "p-map";
 import { ASSET_TYPES, type AssetRecord, Assets, type AssetType, contentHash, fingerprint } from "../inventory/asset.ts";
 import { indexKeys, NAME_PREFIX, nameKey, partitions } from "../inventory/asset-keys.ts";
 import { packExpiries } from "../inventory/expiries.ts";
-import { packRenewed } from "../inventory/renewed-certificates.ts";
+import { packPlanned } from "../inventory/planned-certificates.ts";
 import { expiriesOf, forEachType, type VaultRecord } from "../inventory/vault.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
 import type { Tables } from "../platform/storage/tables.ts";
@@ -36,7 +36,7 @@ export async function inspectVault(tables: Tables, vault: VaultRecord): Promise<
   const suspectedKeys = new Set<string>();
   const byExpiry = new Map<string, string>();
   const assets = new Set<string>();
-  const renewed: AssetRecord[] = [];
+  const withPlan: AssetRecord[] = [];
   const listed = forEachType(() => ({ contents: [] as [string, string][], expiries: [] as (number | undefined)[] }));
   const onCorrupt = ({ rowKey }: { rowKey: string }) => suspectedKeys.add(rowKey);
   for await (const rows of tables.pages(Assets, { ...indexRange(partitions.vault(vault.name)), onCorrupt })) {
@@ -57,7 +57,7 @@ export async function inspectVault(tables: Tables, vault: VaultRecord): Promise<
       assets.add(`${row.type}.${row.name.toLowerCase()}`);
       listed[row.type].contents.push([row.name, row.content]);
       listed[row.type].expiries.push(row.expiresOn);
-      if (row.renewal) renewed.push(row);
+      if (row.renewal) withPlan.push(row);
     }
   }
   for (const key of byExpiry.keys()) suspectedKeys.add(key);
@@ -68,7 +68,7 @@ export async function inspectVault(tables: Tables, vault: VaultRecord): Promise<
     return (
       vault.contents[type] !== fingerprint(contents) ||
       !sameBytes(expiriesOf(vault, type), packExpiries(expiries)) ||
-      (type === "certificate" && !sameBytes(vault.certificateRenewals, packRenewed(renewed)))
+      (type === "certificate" && !sameBytes(vault.certificateRenewals, packPlanned(withPlan)))
     );
   });
   return { rows: [...suspectedKeys], types, assets };

@@ -152,8 +152,8 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
   async function continueWalk(stored: Row<WalkRecord>, requestId: string): Promise<void> {
     const until = clock.now().getTime() + runMs;
     // Names this run in the leases of vaults, so that no scan writes a vault while it is repaired.
-    const owner = `reconciliation/${stored.walkId}/${deps.randomness.ulid(clock.now())}`;
-    const identity: WalkIdentity = { walkId: stored.walkId, owner, caller: { actor: "system", requestId } };
+    const workerId = `reconciliation/${stored.walkId}/${deps.randomness.ulid(clock.now())}`;
+    const identity: WalkIdentity = { walkId: stored.walkId, workerId, caller: { actor: "system", requestId } };
     const compliance = await isEvaluating();
     let walk = stored;
     while (!walk.finishedAt) {

@@ -45,10 +45,10 @@ export interface Restorers {
   readonly rescans: Pick<Rescans, "requestForLostVault">;
 }
 
-/** Identifies the walk in audit entries (`walkId`, `caller`) and its worker in the leases of vaults (`owner`). */
+/** Identifies the walk in audit entries (`walkId`, `caller`) and its worker in the leases of vaults (`workerId`). */
 export interface WalkIdentity {
   readonly walkId: string;
-  readonly owner: string;
+  readonly workerId: string;
   readonly caller: Caller;
 }
 
@@ -175,7 +175,7 @@ export function createRepairer(
         rows: repairable.slice(0, MAX_NAMED_ROWS).map(({ partitionKey, key }) => `${partitionKey} ${key}`),
       };
       const event = eventOf("inventory.mended", details);
-      const repair = () => repairRows(name, vault, repairable, recheck.broken, walk.owner);
+      const repair = () => repairRows(name, vault, repairable, recheck.broken, walk.workerId);
       await audited(audit, event, repair, (restored) => ({ details: { ...event.details, ...restored } }));
       for (const { kind } of repairable) mended[kind]++;
       mended.stale += recheck.broken.length;
@@ -245,7 +245,7 @@ function createRowRepairer({ tables, writer }: { tables: Tables } & Pick<Restore
     vault: Row<VaultRecord> | undefined,
     faults: readonly Fault[],
     broken: readonly { type: AssetType; name: string }[],
-    owner: string,
+    workerId: string,
   ): Promise<Restored> {
     const entries: IndexEntry[] = [];
     let restored: Restored = { written: 0, removed: 0 };
@@ -254,8 +254,8 @@ function createRowRepairer({ tables, writer }: { tables: Tables } & Pick<Restore
       if (entry) entries.push(entry);
       else await tables.remove(Assets, fault.partitionKey, fault.key, fault.etag);
     }
-    if (entries.length > 0) restored = await writer.restore(vault?.name ?? name, entries, owner);
-    if (vault && broken.length > 0) await readAgain(vault, broken, owner);
+    if (entries.length > 0) restored = await writer.restore(vault?.name ?? name, entries, workerId);
+    if (vault && broken.length > 0) await readAgain(vault, broken, workerId);
     return restored;
   }
 
@@ -266,7 +266,7 @@ function createRowRepairer({ tables, writer }: { tables: Tables } & Pick<Restore
   async function readAgain(
     vault: Row<VaultRecord>,
     broken: readonly { type: AssetType; name: string }[],
-    owner: string,
+    workerId: string,
   ): Promise<void> {
     const changes: AssetChange[] = [];
     for (const { type, name } of broken) {
@@ -290,7 +290,7 @@ function createRowRepairer({ tables, writer }: { tables: Tables } & Pick<Restore
       contents: { ...record.contents, ...noFingerprints },
     };
     // No compliance results are derived here. The next scan evaluates the assets that it reads.
-    await writer.apply(stored, next, changes, owner, async () => async () => {});
+    await writer.apply(stored, next, changes, workerId, async () => async () => {});
   }
 }
 

@@ -1,5 +1,5 @@
 import { ApiToken } from "../access/api-tokens.ts";
-import { BootstrapMark } from "../access/bootstrap.ts";
+import { BootstrapMarker } from "../access/bootstrap.ts";
 import { EarlierSession } from "../access/earlier-sessions.ts";
 import { Failures } from "../access/sign-in-failures.ts";
 import { Directory, Identity, Refusal, User } from "../access/user.ts";
@@ -175,7 +175,7 @@ export const OTHER_ROWS: readonly StoredKind[] = [
 
   rows(User, "user", "*", (key) => !key.startsWith("|")),
   rows(Directory, "user", "|directory"),
-  rows(BootstrapMark, "user", "|bootstrap"),
+  rows(BootstrapMarker, "user", "|bootstrap"),
   rows(EarlierSession, "user", "|session|*"),
   rows(ApiToken, "user", "|token|*"),
   rows(Identity, "user", "|sso|*"),

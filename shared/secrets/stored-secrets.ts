@@ -29,7 +29,7 @@ export const secretReference = z.object({ id: z.string(), version: z.string() })
 export type SecretReference = z.infer<typeof secretReference>;
 
 /** A group of secrets, and where its module stores their rows. */
-export interface SecretsOwner {
+export interface SecretsGroup {
   /** Name of the group as the start of a sentence: "Secrets of single sign-on". */
   what: string;
   table: string;
@@ -78,7 +78,7 @@ export interface StoredSecrets {
 }
 
 export function createStoredSecrets(
-  owner: SecretsOwner,
+  group: SecretsGroup,
   deps: {
     tables: Tables;
     audit: Pick<Audit, "append">;
@@ -88,16 +88,16 @@ export function createStoredSecrets(
   },
 ): StoredSecrets {
   const { tables, audit, clock, randomness } = deps;
-  const { partitionKey, contentType } = owner;
-  const rows = secretRows(owner.table);
-  const nameOf = (id: string): string => `${owner.namePrefix}-${id}`;
+  const { partitionKey, contentType } = group;
+  const rows = secretRows(group.table);
+  const nameOf = (id: string): string => `${group.namePrefix}-${id}`;
   const cache = new Map<string, { readAtMs: number; value: Promise<string | undefined> }>();
 
   function requireVault(): ServiceKeyVault {
     if (deps.vault) return deps.vault;
     throw new Problem(
       "conflict",
-      `${owner.what} are stored in the service's own key vault, which is not configured. Set SERVICE_KEY_VAULT_URL.`,
+      `${group.what} are stored in the service's own key vault, which is not configured. Set SERVICE_KEY_VAULT_URL.`,
     );
   }
 
@@ -154,7 +154,7 @@ export function createStoredSecrets(
           const id = rowKey.slice(PREFIX.length);
           if (createdAt > createdBefore || referenced.some((secret) => secret.id === id)) continue;
           const name = nameOf(id);
-          const removal = audited(audit, { ...owner.removed, caller, details: { name } }, () =>
+          const removal = audited(audit, { ...group.removed, caller, details: { name } }, () =>
             requireVault().removeSecret(name),
           );
           await removal

@@ -72,8 +72,8 @@ export function createSignedRows(deps: {
    * Returns the state in which this version begins to sign the rows. Without a row of an earlier version there is no grace
    * period: no row without a signature is ever accepted.
    */
-  async function start({ sequences }: SigningState, from: SignedPartitions): Promise<SigningState> {
-    const unsigned = await Promise.all(SIGNED_RANGES.map((range) => from.hasUnsigned(range)));
+  async function start({ sequences }: SigningState, signedPartitions: SignedPartitions): Promise<SigningState> {
+    const unsigned = await Promise.all(SIGNED_RANGES.map((range) => signedPartitions.hasUnsigned(range)));
     const now = clock.now().getTime();
     const at = new Date(now).toISOString();
     const grace = unsigned.includes(true) ? UNSIGNED_GRACE_MS : 0;
@@ -82,32 +82,32 @@ export function createSignedRows(deps: {
   }
 
   /** Signs the rows that have no signature. Returns the state afterwards. */
-  async function signRows(state: Required<SigningState>, from: SignedPartitions): Promise<SigningState> {
+  async function signRows(state: Required<SigningState>, signedPartitions: SignedPartitions): Promise<SigningState> {
     // Decided before the rows are signed, so that the last pass starts after the grace period and misses no accepted row.
     const isOver = clock.now().getTime() >= Date.parse(state.signed.unsignedUntil);
     let changes = 0;
-    for (const range of SIGNED_RANGES) changes += await from.signUnsigned(range);
+    for (const range of SIGNED_RANGES) changes += await signedPartitions.signUnsigned(range);
     if (changes > 0) log.info("Signed rows of an earlier version", { rows: changes });
     return { ...state, signed: { ...state.signed, complete: isOver } };
   }
 
   /** Compares the rows with their lists and sets aside those that differ. Returns the state with the lists' new sequences. */
-  async function compareRows(state: SigningState, from: SignedPartitions): Promise<SigningState> {
+  async function compareRows(state: SigningState, signedPartitions: SignedPartitions): Promise<SigningState> {
     const sequences: Record<string, readonly number[]> = { ...state.sequences };
     for (const range of LISTED_RANGES) {
-      const compared = await from.compare(range, state.sequences[range.table] ?? []);
+      const compared = await signedPartitions.compare(range, state.sequences[range.table] ?? []);
       sequences[range.table] = compared.sequences;
-      for (const finding of compared.findings) await setAside(finding, from);
+      for (const finding of compared.findings) await setAside(finding, signedPartitions);
     }
     return { ...state, sequences };
   }
 
   /** Sets aside a row that differs from its list: replaces its signature with the reason, so that no read accepts the row. */
-  async function setAside(finding: ComparedRow, from: SignedPartitions): Promise<void> {
+  async function setAside(finding: ComparedRow, signedPartitions: SignedPartitions): Promise<void> {
     const { table, partitionKey, rowKey, reason } = finding;
     // No instance can read a row with a wrong signature anyway.
     if (reason === "changed") return;
-    const etag = await from.setAside({ ...finding, reason });
+    const etag = await signedPartitions.setAside({ ...finding, reason });
     // The row was written or removed since the comparison.
     if (etag === undefined) return;
     await unreadableRows.report([new StorageCorrupt(table, { partitionKey, rowKey, etag }, reason)]);
@@ -149,27 +149,27 @@ export function createSignedRows(deps: {
     },
 
     async inspect() {
-      const { partitions: from, states: vault } = requireVault();
-      const { sequences } = await vault.read();
+      const { partitions: signedPartitions, states: signingStates } = requireVault();
+      const { sequences } = await signingStates.read();
       const findings: Finding[] = [];
-      for (const range of SIGNED_RANGES) findings.push(...(await from.inspect(range, sequences[range.table] ?? [])));
+      for (const range of SIGNED_RANGES) findings.push(...(await signedPartitions.inspect(range, sequences[range.table] ?? [])));
       return findings;
     },
 
     async accept(findings, { requestId, remove = [] }) {
-      const { partitions: from, states: vault } = requireVault();
-      const { sequences, signed } = await vault.read();
+      const { partitions: signedPartitions, states: signingStates } = requireVault();
+      const { sequences, signed } = await signingStates.read();
       const next: Record<string, readonly number[]> = {};
       for (const range of SIGNED_RANGES) {
         const keys = remove.filter(
           ({ table, partitionKey }) => table === range.table && partitionKey === range.partitionKey,
         );
         const removed = new Set(keys.map(({ rowKey }) => rowKey));
-        const written = await from.acceptAll(range, { sequences: sequences[range.table] ?? [], removed });
+        const written = await signedPartitions.acceptAll(range, { sequences: sequences[range.table] ?? [], removed });
         if (range.listed) next[range.table] = written;
       }
       const now = clock.now().toISOString();
-      await vault.write({
+      await signingStates.write({
         signed: { at: signed?.at ?? now, unsignedUntil: now, complete: true },
         sequences: next,
       });

@@ -1,4 +1,4 @@
-import type { SecretsOwner, StoredSecrets } from "../secrets/stored-secrets.ts";
+import type { SecretsGroup, StoredSecrets } from "../secrets/stored-secrets.ts";
 import { SSO } from "./configuration.ts";
 
 /** The purpose to which the service's own SAML key is bound. The key is not sent anywhere. */
@@ -8,7 +8,7 @@ export const SERVICE_KEY_USE = "saml";
 export type SsoSecrets = StoredSecrets;
 
 /** How the secrets of single sign-on are stored in the service's key vault. */
-export const SSO_SECRETS: SecretsOwner = {
+export const SSO_SECRETS: SecretsGroup = {
   what: "Secrets of single sign-on",
   table: "Sso",
   partitionKey: SSO,

@@ -9,7 +9,7 @@ import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import { insert, type Operation, remove, replace, type Tables } from "../platform/storage/tables.ts";
-import { createStoredSecrets, type SecretReference, type SecretsOwner } from "../secrets/stored-secrets.ts";
+import { createStoredSecrets, type SecretReference, type SecretsGroup } from "../secrets/stored-secrets.ts";
 import type { ProviderChange } from "./api.ts";
 import { type ProviderDependencies, SyncFailure } from "./providers/provider.ts";
 import { type AnyProvider, providerOf } from "./providers/providers.ts";
@@ -23,7 +23,7 @@ import { CONFIGURED_QUEUE, Configurations, configurationKey, type ProviderConfig
 const EARLY_MESSAGE_DELAY_SECONDS = 60;
 
 /** How the credentials of providers are stored in the service's own key vault. */
-export const PROVIDER_SECRETS: SecretsOwner = {
+export const PROVIDER_SECRETS: SecretsGroup = {
   what: "Credentials of sync providers",
   table: "Sync",
   partitionKey: SYNC,

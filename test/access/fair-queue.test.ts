@@ -3,11 +3,11 @@ import { describe, expect, test } from "vitest";
 import { createFairQueue, type QueuePosition } from "../../shared/access/fair-queue.ts";
 import { Problem } from "../../shared/platform/http/problem.ts";
 
-// Tests of the queue of sign-ins, which verifies one password at a time. A place in the queue names an owner (usually an IP
+// Tests of the queue of sign-ins, which verifies one password at a time. A position in the queue names a source (usually an IP
 // address), and whether the user has recently signed in from there ("known"). Known addresses are served before unknown ones.
 
-const unknownAddress = (owner: string): QueuePosition => ({ queue: "unknown", owner });
-const knownAddress = (owner: string): QueuePosition => ({ queue: "known", owner });
+const unknownAddress = (source: string): QueuePosition => ({ queue: "unknown", source });
+const knownAddress = (source: string): QueuePosition => ({ queue: "known", source });
 
 /** Creates a queue whose work ends when the test says so, and records which work was executed and which was rejected. */
 function openQueue(maxWaiting: number) {
@@ -19,14 +19,14 @@ function openQueue(maxWaiting: number) {
     served,
     rejected,
     /** Adds work with a name to the queue. */
-    enqueue: (place: QueuePosition, name: string) => {
+    enqueue: (position: QueuePosition, name: string) => {
       const work = async () => {
         served.push(name);
         await new Promise<void>((resolve) => {
           endCurrentWork = resolve;
         });
       };
-      queue.run(place, work).catch((problem: Problem) => rejected.push({ name, problem }));
+      queue.run(position, work).catch((problem: Problem) => rejected.push({ name, problem }));
     },
     /** Ends one piece of work after the other, until the queue starts no more. */
     async drain() {
@@ -61,13 +61,13 @@ describe("the sign-in queue", () => {
     expect(served).toEqual(["busy 0", "busy 1", "b 1", "c 1", "busy 2", "c 2", "busy 3", "busy 4"]);
   });
 
-  test("rejects the owner with the most requests when it is full", async () => {
+  test("rejects the source with the most requests when it is full", async () => {
     const { enqueue, served, rejected, drain } = openQueue(3);
     enqueue(unknownAddress("busy"), "busy 0");
     for (let time = 1; time <= 4; time++) enqueue(unknownAddress("busy"), `busy ${time}`);
     enqueue(unknownAddress("b"), "b 1");
     enqueue(unknownAddress("c"), "c 1");
-    // All owners in the queue now have one request each, so this request of another owner is rejected.
+    // All sources in the queue now have one request each, so this request of another source is rejected.
     enqueue(unknownAddress("d"), "d 1");
     // Known addresses have a queue of their own, which is not full.
     enqueue(knownAddress("home"), "maria");
@@ -99,8 +99,8 @@ describe("the sign-in queue", () => {
     await fc.assert(
       fc.asyncProperty(arrivals, async (places) => {
         const { enqueue, served, rejected, drain } = openQueue(5);
-        places.forEach(([queue, owner], index) => {
-          enqueue({ queue: queue as QueuePosition["queue"], owner }, String(index));
+        places.forEach(([queue, source], index) => {
+          enqueue({ queue: queue as QueuePosition["queue"], source }, String(index));
         });
         await drain();
         rejections += rejected.length;

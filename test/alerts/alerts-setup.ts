@@ -13,7 +13,7 @@ import { DELIVERY_QUEUE } from "../../shared/alerts/delivery.ts";
 import type { Audit, AuditEvent } from "../../shared/audit/audit.ts";
 import { type AssetRecord, type AssetType, contentHash, fingerprint } from "../../shared/inventory/asset.ts";
 import { packExpiries } from "../../shared/inventory/expiries.ts";
-import { packRenewed } from "../../shared/inventory/renewed-certificates.ts";
+import { packPlanned } from "../../shared/inventory/planned-certificates.ts";
 import { expiriesColumn, type VaultRecord } from "../../shared/inventory/vault.ts";
 import { type AssetChange, createInventoryWriter } from "../../shared/inventory/write.ts";
 import { createIdentity } from "../../shared/platform/azure/identity.ts";
@@ -198,7 +198,7 @@ export function openFixture({
       }
       vault.contents[type] = fingerprint(after.map(({ content }) => content));
       vault[expiriesColumn(type)] = packExpiries(after.map(({ expiresOn }) => expiresOn));
-      if (type === "certificate") vault.certificateRenewals = packRenewed(after);
+      if (type === "certificate") vault.certificateRenewals = packPlanned(after);
     }
     // `test` identifies this writer. The callbacks would write data that other modules derive from the assets.
     if (changes.length > 0) await writer.apply(stored, vault, changes, "test", async () => async () => {});

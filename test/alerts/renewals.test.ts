@@ -139,7 +139,7 @@ test(`every late renewal of ${CERTIFICATES} certificates in ${DAYS} days is aler
     const resource = descriptions.get(name)!;
     const outcome = await scanVault(
       { name, subscriptionId: SUBSCRIPTION, action: "scan", resource, listedAt: clock.now().toISOString() },
-      { mode: "delta", owner: `test/${clock.now().getTime()}`, signal: AbortSignal.timeout(60_000) },
+      { mode: "delta", workerId: `test/${clock.now().getTime()}`, signal: AbortSignal.timeout(60_000) },
       scanning,
     );
     expect(outcome.failures).toEqual([]);

@@ -202,7 +202,7 @@ test("an evaluation of alerts is requested even if a late request for the fence 
   const appId = appIdOf("App 001");
   live.cloud.control.directory.addSecret(appId, { name: "late", expiresInDays: 3 });
   const evaluationsBefore = deployment.evaluations;
-  // A fence is a row that names the only worker who may write. A late request of another worker takes it during the writes.
+  // A fence is a row whose ETag each write requires. A late request of another worker takes it during the writes.
   const lateWorker = { owner: "late", etag: undefined };
   proxy.before(
     () => process.tables.fence(AppFences, PARTITION, fenceKey(bucketOf(appId)), lateWorker).take(),

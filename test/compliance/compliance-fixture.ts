@@ -19,7 +19,7 @@ import {
   sourceOf,
 } from "../../shared/inventory/asset.ts";
 import { packExpiries } from "../../shared/inventory/expiries.ts";
-import { packRenewed } from "../../shared/inventory/renewed-certificates.ts";
+import { packPlanned } from "../../shared/inventory/planned-certificates.ts";
 import { expiriesColumn, type VaultRecord } from "../../shared/inventory/vault.ts";
 import { type AssetChange, createInventoryWriter } from "../../shared/inventory/write.ts";
 import type { Caller } from "../../shared/platform/http/endpoint.ts";
@@ -214,7 +214,7 @@ export function openFixture(
           assets.filter((one) => one.type === type).map((one) => one.expiresOn),
         );
       }
-      record.certificateRenewals = packRenewed(assets);
+      record.certificateRenewals = packPlanned(assets);
       const vaultBefore = stored.row;
       if (changes.length === 0 && vaultBefore && checkedProperties(vaultBefore) === checkedProperties(record)) {
         return await writer.writeVaultOnly(stored, record);

@@ -10,7 +10,7 @@ import { doctorDeps, type Services } from "../../functions/services.ts";
 import { NewTenant } from "../../shared/b2c/api.ts";
 import { RESOURCE_ACTIONS } from "../../shared/doctor/calls/watched.ts";
 import { CALLS } from "../../shared/doctor/calls.ts";
-import { type CheckedCall, type Checkup, createDoctor } from "../../shared/doctor/doctor.ts";
+import { type CheckedCall, createDoctor, type PermissionsCheck } from "../../shared/doctor/doctor.ts";
 import type { OutgoingCall } from "../../shared/doctor/outgoing-call.ts";
 import { joinActions, notProven, type Result } from "../../shared/doctor/result.ts";
 import { VAULTS, Vaults, vaultKey } from "../../shared/inventory/vault.ts";
@@ -126,15 +126,15 @@ afterEach(() => {
 });
 
 /** Checks all calls with a licensed service. Starts new services, so that their tokens have the current permissions. */
-async function check(): Promise<Checkup> {
+async function check(): Promise<PermissionsCheck> {
   services = await servicesOf(service);
   return await createDoctor({ ...doctorDeps(services), licensed: async () => true }).check(caller);
 }
 
-const callOf = ({ calls }: Checkup, id: string): CheckedCall => calls.find(({ call }) => call.id === id)!;
-const outcomes = (checkup: Checkup) => Object.fromEntries(checkup.calls.map(({ call, outcome }) => [call.id, outcome]));
-const missingIn = (checkup: Checkup) =>
-  checkup.calls.filter(({ outcome }) => outcome === "permissionMissing" || outcome === "answeredWithBlanks");
+const callOf = ({ calls }: PermissionsCheck, id: string): CheckedCall => calls.find(({ call }) => call.id === id)!;
+const outcomes = (result: PermissionsCheck) => Object.fromEntries(result.calls.map(({ call, outcome }) => [call.id, outcome]));
+const missingIn = (result: PermissionsCheck) =>
+  result.calls.filter(({ outcome }) => outcome === "permissionMissing" || outcome === "answeredWithBlanks");
 
 /** Returns the identity's roles without an action: in all scopes, or in one. */
 const without = (action: string, where?: string) =>
@@ -154,10 +154,10 @@ describe("with all permissions", () => {
     await check();
     control.resetCounts();
     service.clearTableRequests();
-    const checkup = await createDoctor({ ...doctorDeps(services), licensed: async () => true }).check(caller);
-    const attention = checkup.calls.filter(({ outcome }) => !["works", "notProven", "off"].includes(outcome));
+    const result = await createDoctor({ ...doctorDeps(services), licensed: async () => true }).check(caller);
+    const attention = result.calls.filter(({ outcome }) => !["works", "notProven", "off"].includes(outcome));
     expect(attention).toEqual([]);
-    const report = JSON.stringify(checkup);
+    const report = JSON.stringify(result);
     // The report must contain no value of a secret. Short values could occur in it by chance.
     const values = control
       .vaults()
@@ -167,9 +167,9 @@ describe("with all permissions", () => {
       .filter(({ length }) => length >= 16);
     expect(values.length).toBeGreaterThan(20);
     expect(values.filter((value) => report.includes(value))).toEqual([]);
-    expect(checkup.ok).toBe(true);
-    expect(checkup.sample).toMatchObject({ subscriptions: { checked: 1, total: 1 }, vaults: { checked: 5 } });
-    const notProven = checkup.calls.filter(({ outcome }) => outcome === "notProven").map(({ call }) => call.id);
+    expect(result.ok).toBe(true);
+    expect(result.sample).toMatchObject({ subscriptions: { checked: 1, total: 1 }, vaults: { checked: 5 } });
+    const notProven = result.calls.filter(({ outcome }) => outcome === "notProven").map(({ call }) => call.id);
     expect(notProven.sort()).toEqual(["mail.send", "storage.blobs", "telemetry.send"]);
 
     const requests = control.requests({}).filter(({ operation }) => operation !== "identity.token");
@@ -196,14 +196,14 @@ describe("with all permissions", () => {
 
   test("features that need a license are off without one", async () => {
     service.cloud.control.allowOnly(granted);
-    const checkup = await services.doctor.check(caller);
-    expect(outcomes(checkup)).toMatchObject({
+    const result = await services.doctor.check(caller);
+    expect(outcomes(result)).toMatchObject({
       "keyVault.listSecrets": "works",
       "graph.listApplications": "off",
       "resourceGraph.resources": "off",
       "sync.aws": "off",
     });
-    expect(checkup.ok).toBe(true);
+    expect(result.ok).toBe(true);
   }, 300_000);
 });
 
@@ -228,8 +228,8 @@ describe("each permission that is removed is named", () => {
       const name = NAMED_AS[action] ?? action;
       const calls = CALLS.filter(({ id, permissions }) => permissions.includes(name) && !ON_OTHERS.includes(id));
       service.cloud.control.allowOnly(without(action, scope));
-      const checkup = await createDoctor(deps, calls).check(caller);
-      const missing = checkup.calls.filter(({ outcome }) => outcome === "permissionMissing");
+      const result = await createDoctor(deps, calls).check(caller);
+      const missing = result.calls.filter(({ outcome }) => outcome === "permissionMissing");
       const withFix = missing.filter(({ findings }) => findings.some(({ command, remedy }) => command ?? remedy));
       // A call names the action in a finding, or needs no other permission.
       const named = withFix.filter(
@@ -281,12 +281,12 @@ describe("each permission that is removed is named", () => {
       const candidates =
         permission === "Application.Read.All" ? ["Policy.Read.ApplicationConfiguration"] : graphPermissions;
       directory.set({ permissions: candidates.filter((one) => one !== permission) });
-      const checkup = await check();
-      const { outcome, findings } = callOf(checkup, id);
+      const result = await check();
+      const { outcome, findings } = callOf(result, id);
       expect(outcome).toBe(permission === "User.ReadBasic.All" ? "answeredWithBlanks" : "permissionMissing");
       expect(findings[0]!.command).toContain(`appRoles[?value=='${permission}']`);
       // A service that does not rotate needs only Application.Read.All.
-      expect(checkup.ok).toBe(permission !== "Application.Read.All");
+      expect(result.ok).toBe(permission !== "Application.Read.All");
     },
     300_000,
   );
@@ -380,8 +380,8 @@ describe("each permission that is removed is named", () => {
     const all = Object.values(roles);
     expect(Object.values(outcomes(await checkWith(all)))).toEqual(["works", "works"]);
     for (const [id, action] of Object.entries(roles)) {
-      const checkup = await checkWith(all.filter((one) => one !== action));
-      const found = callOf(checkup, id);
+      const result = await checkWith(all.filter((one) => one !== action));
+      const found = callOf(result, id);
       // The account may be elsewhere, so its role is not certainly missing.
       expect(found.outcome).toBe("notProven");
       expect(found.findings[0]!.detail).toContain(action);
@@ -399,11 +399,11 @@ describe("each permission that is removed is named", () => {
     async (rights, id) => {
       const { projects } = service.cloud.control.devops.organization;
       for (const project of projects) project.rights = rights;
-      const checkup = await check();
+      const result = await check();
       for (const project of projects) project.rights = "manage";
-      expect(callOf(checkup, id).outcome).toBe("permissionMissing");
-      expect(callOf(checkup, id).findings.some(({ remedy }) => remedy !== undefined)).toBe(true);
-      expect(callOf(checkup, "devops.connection").outcome).toBe("works");
+      expect(callOf(result, id).outcome).toBe("permissionMissing");
+      expect(callOf(result, id).findings.some(({ remedy }) => remedy !== undefined)).toBe(true);
+      expect(callOf(result, "devops.connection").outcome).toBe("works");
     },
     300_000,
   );
@@ -485,9 +485,9 @@ describe("other failures", () => {
       id: "later",
       check: async () => [{ outcome: "works", resource: "one" }],
     };
-    const checkup = await createDoctor(doctorDeps(services), [later, hanging], 1).check(caller);
-    expect(outcomes(checkup)).toEqual({ later: "works", hanging: "notProven" });
-    expect(callOf(checkup, "hanging").findings[0]!.detail).toMatch(/^The check ended after 120 seconds/);
+    const result = await createDoctor(doctorDeps(services), [later, hanging], 1).check(caller);
+    expect(outcomes(result)).toEqual({ later: "works", hanging: "notProven" });
+    expect(callOf(result, "hanging").findings[0]!.detail).toMatch(/^The check ended after 120 seconds/);
   }, 300_000);
 
   test("a firewall and a host that does not answer are unreachable, with the rule to add", async () => {
@@ -496,20 +496,20 @@ describe("other failures", () => {
     expect(second).toBeDefined();
     control.changeVault(first!.name, { reach: "firewalled" });
     control.addFault({ match: { operation: "arm.diagnosticSettings" }, action: { kind: "reset" } });
-    const checkup = await check();
+    const result = await check();
     control.changeVault(first!.name, { reach: "open" });
-    const list = callOf(checkup, "keyVault.listSecrets");
+    const list = callOf(result, "keyVault.listSecrets");
     expect(list.outcome).toBe("unreachable");
     expect(list.findings[0]!.remedy).toMatch(/firewall/);
-    expect(callOf(checkup, "arm.diagnosticSettings").outcome).toBe("unreachable");
-    expect(checkup.ok).toBe(false);
+    expect(callOf(result, "arm.diagnosticSettings").outcome).toBe("unreachable");
+    expect(result.ok).toBe(false);
   }, 300_000);
 
   test("credentials that a sync target rejects are reported, and not marked as rejected", async () => {
     const { control } = service.cloud;
     control.addFault({ match: { operation: "secretsmanager.*" }, action: { kind: "fail", status: 401 } });
-    const checkup = await check();
-    expect(callOf(checkup, "sync.aws").outcome).toBe("failed");
+    const result = await check();
+    expect(callOf(result, "sync.aws").outcome).toBe("failed");
     expect((await services.sync.configurations.find("aws"))?.refused).toBeUndefined();
   }, 300_000);
 });

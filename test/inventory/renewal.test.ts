@@ -11,12 +11,12 @@ import {
   type VersionDates,
 } from "../../shared/inventory/renewal.ts";
 import {
-  packRenewed,
-  renewedExpiries,
-  renewedHistograms,
-  renewedOfTotals,
-  renewedOfVault,
-} from "../../shared/inventory/renewed-certificates.ts";
+  packPlanned,
+  plannedExpiries,
+  plannedHistograms,
+  plannedOfTotals,
+  plannedOfVault,
+} from "../../shared/inventory/planned-certificates.ts";
 import { exactWindows } from "../../shared/inventory/totals.ts";
 import { expectedStatus, START } from "./write-assets.ts";
 
@@ -208,21 +208,21 @@ test("the status, the counts of a vault and the counts of totals agree with the 
       fc.constantFrom([7, 30], [1, 8], [0, 30]),
       (certificates, milliseconds, [criticalDays = 0, warningDays = 0]) => {
         const at: Moment = { now: START + milliseconds, criticalDays, warningDays };
-        const packed = packRenewed(certificates);
+        const packed = packPlanned(certificates);
         const windows = exactWindows({ ...at, now: START });
-        const totals = renewedOfTotals(renewedHistograms([{ certificateRenewals: packed }], windows, at), windows, at)!;
+        const totals = plannedOfTotals(plannedHistograms([{ certificateRenewals: packed }], windows, at), windows, at)!;
         for (const status of STATUSES) {
           const expected = certificates.filter((one) => expectedStatus(one, at) === status).length;
           expect(certificates.filter((one) => statusOfAsset(one, at) === status)).toHaveLength(expected);
-          expect(renewedOfVault(packed, 1)!.countByStatus(status, at)).toBe(expected);
+          expect(plannedOfVault(packed, 1)!.countByStatus(status, at)).toBe(expected);
           expect(totals.countByStatus(status, at)).toBe(expected);
           counted += expected;
         }
         // Whole days are exact with the histogram by day, other times outside of the windows are not.
         const day = Math.floor(NOW / DAY) * DAY + 15 * DAY;
-        const byDay = renewedExpiries([{ certificateRenewals: packed }], windows);
-        const totalsByDay = renewedOfTotals(
-          renewedHistograms([{ certificateRenewals: packed }], windows, at),
+        const byDay = plannedExpiries([{ certificateRenewals: packed }], windows);
+        const totalsByDay = plannedOfTotals(
+          plannedHistograms([{ certificateRenewals: packed }], windows, at),
           windows,
           at,
           byDay,

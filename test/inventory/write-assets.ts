@@ -4,7 +4,7 @@ import { ASSET_TYPES, type AssetRecord, type AssetType, contentHash } from "../.
 import type { Moment, Status } from "../../shared/inventory/asset-status.ts";
 import { packExpiries } from "../../shared/inventory/expiries.ts";
 import { countOwners, effectiveOwnerTag } from "../../shared/inventory/owners.ts";
-import { packRenewed } from "../../shared/inventory/renewed-certificates.ts";
+import { packPlanned } from "../../shared/inventory/planned-certificates.ts";
 import { expiriesColumn, type VaultRecord } from "../../shared/inventory/vault.ts";
 import type { AssetChange, InventoryWriter } from "../../shared/inventory/write.ts";
 
@@ -65,7 +65,7 @@ export async function writeVault(writer: InventoryWriter, vault: VaultRecord, as
     record.owners = { ...record.owners, [type]: countOwners(ofType, effectiveOwnerTag(vault, "owner")) };
     record.listings = { ...record.listings, [type]: `${ofType.length}` };
   }
-  record.certificateRenewals = packRenewed(assets);
+  record.certificateRenewals = packPlanned(assets);
   // The fourth argument names this writer. The last one would write data derived from the change, such as compliance results.
   await writer.apply(stored, record, changes, `test/${randomUUID()}`, async () => async () => {});
 }

@@ -53,7 +53,7 @@ export function createWorkers({ config }: { config: Config }) {
       scan: (planned) =>
         scanVault(
           planned,
-          { mode: "delta", owner: randomUUID(), signal: AbortSignal.timeout(10 * MINUTE_MS) },
+          { mode: "delta", workerId: randomUUID(), signal: AbortSignal.timeout(10 * MINUTE_MS) },
           {
             writer,
             keyVaults,

@@ -136,7 +136,7 @@ export async function runWeek(options: WeekOptions): Promise<WeekOutcome> {
       );
       const how = { mode, scheduled, signal };
       const scanOne = async (vault: (typeof plan.vaults)[number]) => {
-        const { outcome, failures } = await scanVault(vault, { ...how, owner: randomUUID() }, deps);
+        const { outcome, failures } = await scanVault(vault, { ...how, workerId: randomUUID() }, deps);
         if (outcome !== "succeeded") throw new Error(`${vault.name}: ${outcome} ${JSON.stringify(failures)}`);
       };
       await pMap(plan.vaults, scanOne, { concurrency: CONCURRENT_VAULTS });

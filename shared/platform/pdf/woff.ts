@@ -16,6 +16,7 @@ export function openTypeFromWoff(woff: Buffer): Buffer {
   const directory = Buffer.alloc(SFNT_HEADER + SFNT_ENTRY * count);
   directory.writeUInt32BE(woff.readUInt32BE(4), 0);
   directory.writeUInt16BE(count, 4);
+  // The remaining bytes of the header, which only speed up a search for a table, stay 0: Fontkit does not use them.
   const parts: Uint8Array[] = [directory];
   let offset = directory.length;
   for (let index = 0; index < count; index++) {

@@ -35,7 +35,7 @@ export const DiscoveryRunFields = z.object({
   createdAt: z.string(),
   finishedAt: z.string().optional(),
   failures: z.array(ListFailure),
-  /** The worker that has leased the run. The lease expires with the age of this row. */
+  /** The worker that has leased the run. The lease expires `HEARTBEAT_LEASE.leaseMs` after the last write of this row. */
   worker: z.string().optional(),
   /** Number of workers that started the run. */
   attempts: z.int(),

@@ -15,12 +15,9 @@ const ATTEMPTS = 3;
 export async function recordRunEnd(
   audit: AuditRecorder,
   event: AuditEvent & { id: string },
-  {
-    keep: storeEntryId,
-    clock,
-    randomness,
-  }: { keep: (entryId: string) => Promise<unknown>; clock: Clock; randomness: Randomness },
+  deps: { storeEntryId: (entryId: string) => Promise<unknown>; clock: Clock; randomness: Randomness },
 ): Promise<void> {
+  const { storeEntryId, clock, randomness } = deps;
   let { id } = event;
   for (let attempt = 1; ; attempt++) {
     try {

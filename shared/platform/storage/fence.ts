@@ -13,11 +13,11 @@ import { checkTable, type Part, transactionParts } from "./transaction.ts";
  * applied.
  */
 const FenceRecord = z.object({
-  /** Unique id of the last writer: one worker in one piece of work. Never reused. */
+  /** Unique id of the worker that wrote the row last, in one piece of work. Never reused. */
   owner: z.string(),
-  /** Number of writes of the row by this owner. */
+  /** Number of writes of the row by this worker. */
   sequence: z.int(),
-  /** True until the owner has written all of its work. */
+  /** True until this worker has written all of its work. */
   open: z.boolean(),
 });
 export type FenceRecord = z.infer<typeof FenceRecord>;
@@ -39,11 +39,11 @@ export interface Fence {
   /** ETag of the row after this worker's last write. Undefined if this worker does not know of a row. */
   readonly etag: string | undefined;
   /**
-   * Takes the fence from its current owner, in one request. After that no transaction of the previous owner is applied, so rows
-   * that this worker reads stay unchanged until it writes.
+   * Takes the fence from the worker that has it, in one request. After that no transaction of the previous worker is applied, so
+   * rows that this worker reads stay unchanged until it writes.
    *
-   * The request has no ETag condition. A delayed or repeated request of a crashed worker can therefore take the fence from its
-   * rightful owner. The owner's next write then fails, and the owner takes the fence again. So a rejected write does not mean
+   * The request has no ETag condition. A delayed or repeated request of a crashed worker can therefore take the fence from the
+   * worker with the lease. The next write of that worker fails, and it takes the fence again. So a rejected write does not mean
    * that the work belongs to another worker. Only the row with the lease shows that.
    */
   take(): Promise<void>;
@@ -79,20 +79,21 @@ const PARALLEL_READS = 8;
 /**
  * Creates a worker's access to a fence row, without a request.
  *
- * @param ownership - `etag` is the ETag of the last known write. Without it the first write inserts the row.
+ * @param hold - `owner` is the id of this worker. `etag` is the ETag of the last known write. Without it the first write inserts
+ * the row.
  */
 export function createFence(
   deps: { rows: Rows; clients: TableClients },
   e: Entity<FenceRecord>,
-  place: { partitionKey: string; rowKey: string },
-  ownership: { owner: string; etag: string | undefined },
+  key: { partitionKey: string; rowKey: string },
+  hold: { owner: string; etag: string | undefined },
 ): Fence {
   const { rows, clients } = deps;
-  const { partitionKey, rowKey } = place;
-  let { etag } = ownership;
+  const { partitionKey, rowKey } = key;
+  let { etag } = hold;
   let sequence = 0;
 
-  const value = (open: boolean): FenceRecord => ({ owner: ownership.owner, sequence: ++sequence, open });
+  const value = (open: boolean): FenceRecord => ({ owner: hold.owner, sequence: ++sequence, open });
 
   const fenceOperation = (open: boolean): Operation =>
     etag === undefined ? insert(e, rowKey, value(open)) : replace(e, rowKey, value(open), etag);

@@ -120,7 +120,7 @@ export const unpack = <T, M extends string, S extends z.ZodType>(
 export const packedMember = (content: z.ZodType) =>
   bytesMember((bytes) => undefinedIfNotPacked(() => ({ content: unpackBytes(bytes, content) })) !== undefined);
 
-/** Returns the result of `read`, or undefined if the bytes were not written by a version of this service. */
+/** Returns the result of `read`, or undefined if the bytes can't be unpacked or don't match their schema. */
 export function undefinedIfNotPacked<A>(read: () => A): A | undefined {
   try {
     return read();

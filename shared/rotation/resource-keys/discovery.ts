@@ -518,7 +518,7 @@ async function finishRun(
       target: { type: "credentialDiscovery", id: runId },
       details: { status, ...counts, failures: failures.map(({ list, code }) => `${list}: ${code}`) },
     },
-    { ...deps, keep: (id) => leasedRun.change({ ending: { ...ending, entryId: id } }) },
+    { ...deps, storeEntryId: (id) => leasedRun.change({ ending: { ...ending, entryId: id } }) },
   );
   deps.log.info("Secrets were compared with keys of resources", { runId, status, ...counts });
   await leasedRun.end({ status, finishedAt, ending: undefined, position: undefined });

@@ -27,7 +27,7 @@ import { type PlannedCertificate, renewalInstantsOf, statusByPlan } from "./rene
 const WORDS_PER_CERTIFICATE = 3;
 
 /** Counts of the certificates with a plan in some vaults. */
-export interface RenewedCounts {
+export interface PlannedCounts {
   /** Returns the number of certificates that expire in the range; without a range, of all. Undefined if it is not exact. */
   countIn(range?: ExpiryRange): number | undefined;
   /**
@@ -45,7 +45,7 @@ export interface RenewedCounts {
 const nearNow = (windows: readonly Window[]): readonly Window[] => windows.slice(0, 1);
 
 /** Packs the certificates with a plan of one vault, for the vault's row. */
-export function packRenewed(assets: Iterable<Pick<AssetRecord, "expiresOn" | "renewal">>): Uint8Array<ArrayBuffer> {
+export function packPlanned(assets: Iterable<Pick<AssetRecord, "expiresOn" | "renewal">>): Uint8Array<ArrayBuffer> {
   const certificates: [number, number, number][] = [];
   for (const { expiresOn, renewal } of assets) {
     if (!renewal || expiresOn === undefined) continue;
@@ -57,7 +57,7 @@ export function packRenewed(assets: Iterable<Pick<AssetRecord, "expiresOn" | "re
 }
 
 /** Returns the certificates with a plan of one vault, by expiry. */
-export function unpackRenewed(packed: Uint8Array | undefined): PlannedCertificate[] {
+export function unpackPlanned(packed: Uint8Array | undefined): PlannedCertificate[] {
   const words = new Uint32Array(new Uint8Array(packed ?? []).buffer);
   const certificates: PlannedCertificate[] = [];
   for (let index = 0; index + WORDS_PER_CERTIFICATE <= words.length; index += WORDS_PER_CERTIFICATE)
@@ -77,9 +77,9 @@ const isIn = (range: ExpiryRange | undefined, expiresOn: number): boolean =>
  *
  * @param sign - -1 for the earlier state of a changed vault, which is subtracted from totals.
  */
-export function renewedOfVault(packed: Uint8Array | undefined, sign: 1 | -1): RenewedCounts | undefined {
+export function plannedOfVault(packed: Uint8Array | undefined, sign: 1 | -1): PlannedCounts | undefined {
   if (!packed || packed.length === 0) return undefined;
-  const certificates = unpackRenewed(packed);
+  const certificates = unpackPlanned(packed);
   return {
     countIn: (range) => sign * certificates.filter(({ expiresOn }) => isIn(range, expiresOn)).length,
     countByStatus: (status, moment, range) =>
@@ -95,15 +95,15 @@ export function renewedOfVault(packed: Uint8Array | undefined, sign: 1 | -1): Re
  * `critical` under the settings at the time of the count. Times between two windows are one number, so that the size does not
  * grow with the certificates.
  */
-export type RenewedHistograms = [expiries: Histogram, warnings: Histogram, criticals: Histogram];
+export type PlannedHistograms = [expiries: Histogram, warnings: Histogram, criticals: Histogram];
 
 /** Returns the histograms of the certificates with a plan in some vaults. */
-export function renewedHistograms(
+export function plannedHistograms(
   vaults: readonly { certificateRenewals?: Uint8Array | undefined }[],
   windows: readonly Window[],
   thresholds: Pick<Moment, "criticalDays" | "warningDays">,
-): RenewedHistograms {
-  const certificates = vaults.flatMap(({ certificateRenewals }) => unpackRenewed(certificateRenewals));
+): PlannedHistograms {
+  const certificates = vaults.flatMap(({ certificateRenewals }) => unpackPlanned(certificateRenewals));
   const instants = certificates.map((one) => renewalInstantsOf(one, thresholds));
   const histogram = (times: number[], exactIn = windows) =>
     histogramOf([Uint32Array.from(times, (time) => Math.max(time, 0))], UNSET, exactIn, (time) =>
@@ -123,12 +123,12 @@ export function renewedHistograms(
 }
 
 /** Returns when certificates with a plan expire, by day outside of the windows. */
-export function renewedExpiries(
+export function plannedExpiries(
   vaults: readonly { certificateRenewals?: Uint8Array | undefined }[],
   windows: readonly Window[],
 ): Histogram {
   const expiries = vaults.map(({ certificateRenewals }) =>
-    Uint32Array.from(unpackRenewed(certificateRenewals), ({ expiresOn }) => expiresOn),
+    Uint32Array.from(unpackPlanned(certificateRenewals), ({ expiresOn }) => expiresOn),
   );
   return histogramOf(expiries, UNSET, windows);
 }
@@ -137,14 +137,14 @@ export function renewedExpiries(
  * Returns the counts of stored totals. Counts by status are exact only under the settings at the time of the count, and only
  * without a range of expiries.
  *
- * @param byDay - Result of `renewedExpiries`, for exact counts of ranges of whole days.
+ * @param byDay - Result of `plannedExpiries`, for exact counts of ranges of whole days.
  */
-export function renewedOfTotals(
-  [expiries, warnings, criticals]: RenewedHistograms,
+export function plannedOfTotals(
+  [expiries, warnings, criticals]: PlannedHistograms,
   windows: readonly Window[],
   thresholds: Pick<Moment, "criticalDays" | "warningDays">,
   byDay?: Histogram,
-): RenewedCounts | undefined {
+): PlannedCounts | undefined {
   if (expiries.at.length === 0) return undefined;
   const countUntil = (histogram: Histogram, before: number) =>
     countBetween(histogram, nearNow(windows), { from: 0, before, unset: false });
@@ -170,15 +170,15 @@ export function renewedOfTotals(
 }
 
 /** Returns the histograms of several groups as 32-bit words. */
-export const packRenewedHistograms = (groups: readonly RenewedHistograms[]): Uint32Array =>
+export const packPlannedHistograms = (groups: readonly PlannedHistograms[]): Uint32Array =>
   packHistograms(groups.flat());
 
 /** Returns undefined if the data is corrupt. */
-export function unpackRenewedHistograms(words: Uint32Array): RenewedHistograms[] | undefined {
+export function unpackPlannedHistograms(words: Uint32Array): PlannedHistograms[] | undefined {
   const histograms = unpackHistograms(words);
   if (!histograms || histograms.length % 3 !== 0) return undefined;
   return Array.from(
     { length: histograms.length / 3 },
-    (_, index) => histograms.slice(3 * index, 3 * index + 3) as RenewedHistograms,
+    (_, index) => histograms.slice(3 * index, 3 * index + 3) as PlannedHistograms,
   );
 }
