@@ -116,10 +116,10 @@ test("each asset causes exactly one notification per threshold and rule, at whic
       const steps: Steps = { taken: 0, crashAt, when };
       const result = await runWithCrash(steps);
       if (steps.crashAt === -1) crashes++;
-      const place = `crash ${when} step ${crashAt}`;
-      expect({ place, mails: result.mails }).toEqual({ place, mails: EXPECTED });
-      expect({ place, posts: result.posts, messageCount: result.messageCount }).toEqual({
-        place,
+      const crashPoint = `crash ${when} step ${crashAt}`;
+      expect({ crashPoint, mails: result.mails }).toEqual({ crashPoint, mails: EXPECTED });
+      expect({ crashPoint, posts: result.posts, messageCount: result.messageCount }).toEqual({
+        crashPoint,
         posts: EXPECTED,
         messageCount: 2,
       });
@@ -127,8 +127,8 @@ test("each asset causes exactly one notification per threshold and rule, at whic
       const { items } = await fixture
         .instance()
         .history.list({ ruleId: result.rule }, { limit: 100, offset: 0, cursor: undefined });
-      expect({ place, history: items.map(({ status }) => status) }).toEqual({
-        place,
+      expect({ crashPoint, history: items.map(({ status }) => status) }).toEqual({
+        crashPoint,
         history: ["delivered", "delivered"],
       });
     }

@@ -606,8 +606,8 @@ describe("a crashed process", () => {
     expect(allSteps.taken).toBeGreaterThan(40);
     for (let crashAt = 1; crashAt <= allSteps.taken; crashAt += IS_CAMPAIGN ? 1 : STRIDE) {
       for (const when of IS_CAMPAIGN ? WHENS : [WHENS[crashAt % 2]!]) {
-        const place = `crash ${when} step ${crashAt}`;
-        expect({ place, ...(await runWithCrash({ taken: 0, crashAt, when })) }).toEqual({ place, ...expected });
+        const crashPoint = `crash ${when} step ${crashAt}`;
+        expect({ crashPoint, ...(await runWithCrash({ taken: 0, crashAt, when })) }).toEqual({ crashPoint, ...expected });
       }
     }
     if (IS_CAMPAIGN) console.log({ steps: allSteps.taken });

@@ -227,8 +227,8 @@ describe("the resolution of an alert about an asset", () => {
     expect(allSteps.taken).toBeGreaterThan(8);
     for (let crashAt = IS_CAMPAIGN ? 1 : 1 + (SEED % 2); crashAt <= allSteps.taken; crashAt += IS_CAMPAIGN ? 1 : 2) {
       for (const when of IS_CAMPAIGN ? (["before", "after"] as const) : (["after"] as const)) {
-        const place = `crash ${when} step ${crashAt}`;
-        expect({ place, items: await runWithCrash({ taken: 0, crashAt, when }) }).toEqual({ place, items: expected });
+        const crashPoint = `crash ${when} step ${crashAt}`;
+        expect({ crashPoint, items: await runWithCrash({ taken: 0, crashAt, when }) }).toEqual({ crashPoint, items: expected });
       }
     }
     // A crash after a post, before its result is recorded, repeats the post with the same id, by which `notified` ignores it.
