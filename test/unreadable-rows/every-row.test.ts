@@ -261,9 +261,9 @@ test("the list of kinds has every entity in the code", async () => {
       /const (\w+)[^=\n]* = (?:entity|fenceEntity)\(/g,
     );
     for (const [, name] of declared) {
-      const place = `${file.slice("shared/".length)} ${name}`;
+      const declaration = `${file.slice("shared/".length)} ${name}`;
       const entity = ((await import(path.join(ROOT, file))) as Record<string, Entity<unknown> | undefined>)[name!];
-      if ((!entity || !listed.has(entity)) && !NOT_LISTED.includes(place)) missing.push(place);
+      if ((!entity || !listed.has(entity)) && !NOT_LISTED.includes(declaration)) missing.push(declaration);
     }
   }
   expect(missing).toEqual([]);
