@@ -8,7 +8,7 @@ import { checkInfra, parseTemplates, type Templates, typesIn } from "../check.ts
 import { readInfraFiles } from "../files.ts";
 import type { Change } from "./mistakes-by-kind.ts";
 
-// Tests the checks of `npm run check` that find: Terraform addresses and parameter defaults whose change would delete resources of
+// Tests the checks of `npm run check:infra` that find: Terraform addresses and parameter defaults whose change would delete resources of
 // an existing deployment or change its price, wrong provider configurations, and wrong commands in the documentation. Each test
 // changes texts of the real templates and documents in memory. A correct change must have no finding.
 

@@ -130,7 +130,7 @@ async function proofOf(form: FormData, enrolled: boolean): Promise<Schemas["Iden
   const currentPassword = String(form.get("currentPassword") ?? "");
   const code = fieldText(form, "totp");
   if (!enrolled) return { currentPassword };
-  // The code of an authenticator app has six digits, which apps show with a space in the middle. Recovery codes differ from that.
+  // An authenticator app's code has six digits, which apps show with a space in the middle. A recovery code is longer.
   if (code !== "")
     return { currentPassword, ...(/^[\d\s]{6,7}$/.test(code) ? { totp: code } : { recoveryCode: code }) };
   const { data, error } = await client.POST("/auth/me/second-factor/challenge");
