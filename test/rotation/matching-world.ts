@@ -127,11 +127,11 @@ export function openMatchingFixture(
     addApplication({
       expiresInDays = 20,
       value,
-      place = VAULT,
+      vaultName = VAULT,
     }: {
       expiresInDays?: number;
       value?: string;
-      place?: string;
+      vaultName?: string;
     } = {}) {
       const name = `app-${++applicationCount}`;
       const secrets = [{ name: "old", expiresInDays }];
@@ -142,15 +142,15 @@ export function openMatchingFixture(
         value: value ?? secretValueOf(name, "old"),
         contentType: `${name}:${appId}:${keyId}`,
       };
-      control.putSecret(place, { ...vaultSecret, createdDaysAgo: 30 });
-      return { name, appId, keyId, assetId: `${place}.secret.${name}`, contentType: vaultSecret.contentType, place };
+      control.putSecret(vaultName, { ...vaultSecret, createdDaysAgo: 30 });
+      return { name, appId, keyId, assetId: `${vaultName}.secret.${name}`, contentType: vaultSecret.contentType, vaultName };
     },
 
     /** Copies an application's secret, with its content type, into another vault: as a second place or as a thief would. */
-    copySecretTo<A extends { name: string; contentType: string }>(app: A, place: string, createdDaysAgo = 1) {
+    copySecretTo<A extends { name: string; contentType: string }>(app: A, vaultName: string, createdDaysAgo = 1) {
       const { name, contentType } = app;
-      control.putSecret(place, { name, value: secretValueOf(name, "old"), contentType, createdDaysAgo });
-      return { ...app, place, assetId: `${place}.secret.${name}` };
+      control.putSecret(vaultName, { name, value: secretValueOf(name, "old"), contentType, createdDaysAgo });
+      return { ...app, vaultName, assetId: `${vaultName}.secret.${name}` };
     },
 
     requestFor: (
@@ -167,11 +167,11 @@ export function openMatchingFixture(
 
     /** Writes the rows that scans and discoveries create for these applications and the secrets of their vaults. */
     async discover(...apps: DiscoveredApplication[]) {
-      for (const place of new Set(apps.map((app) => app.place)))
+      for (const vaultName of new Set(apps.map((app) => app.vaultName)))
         await writeScannedVault(
-          { world, writer, vaultId: fixture.vaultIds[place] },
-          place,
-          apps.filter((app) => app.place === place),
+          { world, writer, vaultId: fixture.vaultIds[vaultName] },
+          vaultName,
+          apps.filter((app) => app.vaultName === vaultName),
         );
       await writeDirectory({ world, writer }, apps);
       await matches.index.update();
@@ -217,8 +217,7 @@ interface DiscoveredApplication {
   appId: string;
   /** Content type of the vault secret. */
   contentType: string;
-  /** Name of the vault. */
-  place: string;
+  vaultName: string;
   createdOn?: number;
   tags?: Record<string, string> | undefined;
 }
@@ -231,13 +230,13 @@ interface Writing {
 /** Writes the rows that a scan of a vault creates. */
 async function writeScannedVault(
   { world, writer, vaultId }: Writing & { vaultId: string | undefined },
-  place: string,
+  vaultName: string,
   apps: readonly DiscoveredApplication[],
 ): Promise<void> {
   const vault = {
-    ...vaultRecord(place),
+    ...vaultRecord(vaultName),
     ...(vaultId !== undefined && { id: vaultId }),
-    vaultUri: world.vaultUriOf(place),
+    vaultUri: world.vaultUriOf(vaultName),
     // A new fingerprint of the vault's secrets, so that the update of the matches reads this vault again.
     contents: { secret: `${Math.random()}` },
   };

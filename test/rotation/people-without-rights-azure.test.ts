@@ -69,7 +69,7 @@ async function plant(
   const createdOn =
     Math.floor(fixture.world.clock.now().getTime() / 1000) - (planted.createdDaysAgo ?? 1) * DAY_SECONDS;
   const { contentType = "", tags } = planted;
-  await fixture.discover(app, { ...app, contentType, tags, place: STRANGER_VAULT, createdOn });
+  await fixture.discover(app, { ...app, contentType, tags, vaultName: STRANGER_VAULT, createdOn });
   return `${STRANGER_VAULT}/${app.name}`;
 }
 

@@ -131,7 +131,7 @@ async function plantSecret(app: App, plant: Plant): Promise<App> {
   control().putSecret(STRANGER_VAULT, { name: app.name, createdDaysAgo: 1, ...planted });
   const createdOn =
     Math.floor(fixture.world.clock.now().getTime() / 1000) - (planted.createdDaysAgo ?? 1) * DAY_SECONDS;
-  const copy = { ...app, place: STRANGER_VAULT, assetId: `${STRANGER_VAULT}.secret.${app.name}` };
+  const copy = { ...app, vaultName: STRANGER_VAULT, assetId: `${STRANGER_VAULT}.secret.${app.name}` };
   await fixture.discover(app, { ...copy, createdOn });
   return copy;
 }
@@ -391,7 +391,7 @@ describe("an unreadable row of a match", () => {
     const connection = azurite.connectionString(`strangers${accountIndex - 1}`);
     const table = TableClient.fromConnectionString(connection, "RotationMatches", { allowInsecureConnection: true });
     await table.upsertEntity(
-      { partitionKey, rowKey, vaultName: app.place, secretName: app.name, rotated_json: "{" },
+      { partitionKey, rowKey, vaultName: app.vaultName, secretName: app.name, rotated_json: "{" },
       "Replace",
     );
   };
@@ -403,8 +403,8 @@ describe("an unreadable row of a match", () => {
     await fixture.confirm(app, second);
     const { rotationId } = await fixture.rotations.begin(fixture.requestFor(app), BOSS);
     await fixture.world.run(rotationId, { until: ({ status }) => status === "overlapping" });
-    for (const { place, name, appId } of [app, second])
-      await corrupt({ ...app, place }, `app:${appId}`, `${place}|${name}`);
+    for (const { vaultName, name, appId } of [app, second])
+      await corrupt({ ...app, vaultName }, `app:${appId}`, `${vaultName}|${name}`);
     await corrupt(app, "secrets", `${VAULT}|${app.name}|${app.appId}`);
     const listed = await fixture.matches.listMatches(app.appId);
     expect(listed.coverage).toContain(
@@ -414,7 +414,7 @@ describe("an unreadable row of a match", () => {
     expect([row.status, row.reasons, validKeyIds(app)], JSON.stringify(row)).toEqual(["completed", [], [row.newKeyId]]);
     // The end of the rotation wrote the rows again.
     const next = { ...app, keyId: row.newKeyId!, contentType: `${app.name}:${app.appId}:${row.newKeyId}` };
-    await fixture.discover(next, { ...next, place: OTHER_VAULT });
+    await fixture.discover(next, { ...next, vaultName: OTHER_VAULT });
     const plan = await fixture.rotations.plan(fixture.requestFor(next));
     expect(plan.publications.map(({ vaultName }) => vaultName).sort()).toEqual([OTHER_VAULT, VAULT]);
   });
@@ -422,7 +422,7 @@ describe("an unreadable row of a match", () => {
   test("keeps the old secret if the place has no other evidence, until a user decides", async () => {
     const app = await addKnownApplication();
     const name = `plain-${accountIndex}`;
-    const plain = { ...app, name, place: OTHER_VAULT, contentType: "", assetId: `${OTHER_VAULT}.secret.${name}` };
+    const plain = { ...app, name, vaultName: OTHER_VAULT, contentType: "", assetId: `${OTHER_VAULT}.secret.${name}` };
     control().putSecret(OTHER_VAULT, { name, value: valueIn(VAULT, app), createdDaysAgo: 1 });
     await fixture.discover(plain, app);
     await fixture.confirm(plain);

@@ -54,8 +54,8 @@ function resetFixture(): void {
 }
 
 type App = ReturnType<(typeof fixture)["addApplication"]>;
-const keyIdInVault = (app: App, place = app.place) =>
-  fixture.control.directory.keyIdOf(app.appId, fixture.control.secretValue(place, app.name)!);
+const keyIdInVault = (app: App, vaultName = app.vaultName) =>
+  fixture.control.directory.keyIdOf(app.appId, fixture.control.secretValue(vaultName, app.name)!);
 const validKeyIds = ({ appId }: App): string[] =>
   fixture.control.directory.secrets(appId).flatMap(({ keyId, removedAt }) => (removedAt === undefined ? [keyId] : []));
 const startRotation = async (app: App, rest: Parameters<typeof fixture.requestFor>[1] = {}) =>
@@ -107,8 +107,8 @@ describe("a new place", () => {
     // Without a confirmation of the copy, the next rotation does not write it either.
     fixture.control.putSecret(STRANGER_VAULT, { name: app.name, value: fixture.control.secretValue(VAULT, app.name)! });
     const next = { ...app, keyId: ended.newKeyId! };
-    const marked = { ...next, contentType: `${app.name}:${app.appId}:${next.keyId}` };
-    await fixture.discover(marked, { ...marked, place: STRANGER_VAULT });
+    const nextInVault = { ...next, contentType: `${app.name}:${app.appId}:${next.keyId}` };
+    await fixture.discover(nextInVault, { ...nextInVault, vaultName: STRANGER_VAULT });
     const again = await startRotation(next);
     expect([publicationStates(again), skippedPlaces(again)]).toEqual([
       [`${VAULT} planned`],
@@ -149,7 +149,7 @@ describe("a new place", () => {
     expect([keyIdInVault(app), keyIdInVault(app, SECOND_VAULT)]).toEqual([row.newKeyId, row.newKeyId]);
     // The next rotation writes both without another confirmation.
     const next = { ...app, keyId: row.newKeyId!, contentType: `${app.name}:${app.appId}:${row.newKeyId}` };
-    await fixture.discover(next, { ...next, place: SECOND_VAULT });
+    await fixture.discover(next, { ...next, vaultName: SECOND_VAULT });
     const again = await startRotation(next);
     expect([publicationStates(again).sort(), skippedPlaces(again)]).toEqual([
       [`${VAULT} planned`, `${SECOND_VAULT} planned`],
@@ -256,9 +256,9 @@ describe("among places that no rotation has written", () => {
     const { name, contentType } = twins;
     const value = fixture.control.secretValue(VAULT, name)!;
     fixture.control.remove(VAULT, "secrets", name);
-    for (const place of [SECOND_VAULT, VAULT])
-      fixture.control.putSecret(place, { name, value, contentType, createdDaysAgo: 30 });
-    await fixture.discover(twins, { ...twins, place: SECOND_VAULT });
+    for (const vaultName of [SECOND_VAULT, VAULT])
+      fixture.control.putSecret(vaultName, { name, value, contentType, createdDaysAgo: 30 });
+    await fixture.discover(twins, { ...twins, vaultName: SECOND_VAULT });
     expect(publicationStates(await fixture.rotations.plan(fixture.requestFor(twins)))).toEqual([`${VAULT} planned`]);
   });
 
@@ -362,7 +362,7 @@ describe("a vault of the same name with another resource id", () => {
     const { row } = await fixture.world.run((await startRotation(app)).rotationId);
     const next = { ...app, keyId: row.newKeyId!, contentType: `${app.name}:${app.appId}:${row.newKeyId}` };
     const value = fixture.control.secretValue(SECOND_VAULT, app.name)!;
-    await fixture.discover(next, { ...next, place: SECOND_VAULT });
+    await fixture.discover(next, { ...next, vaultName: SECOND_VAULT });
     // A new version by hand leaves the one that the rotation wrote.
     for (const vault of [VAULT, SECOND_VAULT])
       fixture.control.putSecret(vault, { name: app.name, value, contentType: next.contentType });
@@ -404,13 +404,13 @@ test("places that an earlier version of the service rotated need no confirmation
       return before;
     });
   const next = { ...app, keyId: row.newKeyId!, contentType: `${app.name}:${app.appId}:${row.newKeyId}` };
-  const thief = { ...next, place: STRANGER_VAULT };
+  const thief = { ...next, vaultName: STRANGER_VAULT };
   fixture.control.putSecret(STRANGER_VAULT, {
     ...thief,
     value: fixture.control.secretValue(VAULT, app.name)!,
     createdDaysAgo: 400,
   });
-  await fixture.discover(next, { ...next, place: SECOND_VAULT }, thief);
+  await fixture.discover(next, { ...next, vaultName: SECOND_VAULT }, thief);
   const again = await startRotation(next);
   expect([publicationStates(again).sort(), skippedPlaces(again)]).toEqual([
     [`${VAULT} planned`, `${SECOND_VAULT} planned`],
@@ -470,7 +470,7 @@ test("a place that was unreadable during planning is reported and written when i
   await fixture.confirm(app, second);
   const first = (await fixture.world.run((await startRotation(app)).rotationId)).row;
   const next = { ...app, keyId: first.newKeyId!, contentType: `${app.name}:${app.appId}:${first.newKeyId}` };
-  await fixture.discover(next, { ...next, place: SECOND_VAULT });
+  await fixture.discover(next, { ...next, vaultName: SECOND_VAULT });
   for (const kind of ["deny", "firewall"] as const) {
     fixture.control.addFault({ match: { vault: SECOND_VAULT }, action: { kind } });
     const plan = await fixture.rotations.plan(fixture.requestFor(next));

@@ -97,7 +97,7 @@ describe("verification of a match", () => {
 describe("vault secrets that a rotation writes", () => {
   test("a forged copy whose tags name the credential does not get the new secret", async () => {
     const app = fixture.addApplication();
-    const bait = { ...app, place: "kv-stranger" };
+    const bait = { ...app, vaultName: "kv-stranger" };
     const forged = `${secretValueOf(app.name, "old").slice(0, 3)}${"x".repeat(37)}`;
     fixture.control.putSecret("kv-stranger", { name: app.name, value: forged, contentType: app.contentType });
     await fixture.discover(app, bait);
@@ -374,13 +374,13 @@ describe("automatic rotation of a due secret", () => {
     const { control } = live.cloud;
     // Expires first, so its rotation is tried first.
     const { keyId, value } = control.directory.addSecret(app.appId, { name: "second", expiresInDays: 5 });
-    const [place, name] = ["kv-stranger", `${app.name}-second`];
+    const [vaultName, name] = ["kv-stranger", `${app.name}-second`];
     const contentType = `${name}:${app.appId}:${keyId}`;
-    control.putSecret(place, { name, value, contentType, createdDaysAgo: 1 });
-    await fixture.discover({ ...app, place, name, contentType }, app);
+    control.putSecret(vaultName, { name, value, contentType, createdDaysAgo: 1 });
+    await fixture.discover({ ...app, vaultName, name, contentType }, app);
     await fixture.confirm(app);
     await fixture.setPolicy(app.appId);
-    control.addFault({ match: { vault: place }, action: { kind: "fail", status: 503 } });
+    control.addFault({ match: { vault: vaultName }, action: { kind: "fail", status: 503 } });
     await fixture.runTimer();
     expect(await fixture.rotationsOf(app.appId)).toMatchObject([{ automatic: true, oldKeyId: app.keyId }]);
   });
