@@ -46,7 +46,7 @@ async function rotateWithCrash({ finalStatus, isCancelled }: Scenario, crash: Si
   const account = keys.addStorageAccount();
   values.push(keys.currentKey(account.id, "key1"), keys.currentKey(account.id, "key2"));
   world.advanceClock(MINUTE_MS);
-  const violations = keys.watch(account);
+  const violations = keys.recordViolations(account);
   const { rotationId } = await world.start().begin(account.request, BOSS);
   let crashes = 0;
   if (isCancelled) {
@@ -131,7 +131,7 @@ const LOST: [string, string, FaultAction][] = (
 ]);
 test.each(LOST)("one rotation regenerates one key if the answer to %s fails (%s)", async (operation, _, action) => {
   const account = keys.addStorageAccount();
-  const violations = keys.watch(account);
+  const violations = keys.recordViolations(account);
   const { rotationId } = await keys.world.start().begin(account.request, BOSS);
   keys.control.addFault({ match: { operation }, action, times: 1 });
   const { row } = await keys.world.run(rotationId);
@@ -141,7 +141,7 @@ test.each(LOST)("one rotation regenerates one key if the answer to %s fails (%s)
 
 test("three workers that get each message at the same time regenerate one key once", async () => {
   const account: RotatedResource = keys.addStorageAccount();
-  const violations = keys.watch(account);
+  const violations = keys.recordViolations(account);
   const { world } = keys;
   const { rotationId } = await world.start().begin(account.request, BOSS);
   const workers = [world.start(), world.start(), world.start()];

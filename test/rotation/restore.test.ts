@@ -24,7 +24,7 @@ beforeAll(async () => {
   const subscriptions = [
     { id: "11111111-1111-4111-8111-111111111111", name: "Shop", vaults: [{ name: VAULT }, { name: HANDOVER_VAULT }] },
   ];
-  const { cloud, config } = await startTestCloud({ consumers: { subscriptions } });
+  const { cloud, config } = await startTestCloud({ company: { subscriptions } });
   world = new World(cloud, config, azurite.connectionString());
 });
 afterAll(async () => {
