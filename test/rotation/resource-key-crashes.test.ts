@@ -91,8 +91,8 @@ test.each(scenarios)(
   },
 );
 
-/** Crashes at every call to the keys of the resource and to the service's own vault, where the one request is decided. */
-test("a rotation regenerates one key once after a crash at each call about keys", { timeout: 7_200_000 }, async () => {
+/** Crashes at the call that regenerates the key, at the call before it and at the three after it. */
+test("a rotation regenerates one key once after a crash at each call around the regeneration", { timeout: 7_200_000 }, async () => {
   const { world } = keys;
   const callsBefore = world.calls.length;
   await rotateWithCrash(scenarios[0]!, undefined);
