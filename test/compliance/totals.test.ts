@@ -172,7 +172,7 @@ test("the score from the totals equals that from the vaults' rows after any conc
           });
         } else if ("stopsBefore" in step)
           stoppedRenewals.push(
-            startDelayedWork(fixture.tables, { at: step.stopsBefore, dies: step.crashes }, renewTotals),
+            startDelayedWork(fixture.tables, { requestNumber: step.stopsBefore, crashes: step.crashes }, renewTotals),
           );
         else if ("released" in step) await stoppedRenewals.splice(step.released, 1)[0]?.();
         else fixture.clock.nowMs += step.hours * HOUR_MS;
