@@ -75,8 +75,8 @@ test("renewals a year follow the dated limits for public certificates, and the v
       );
       return [validityDays, renewalsPerYear.today, renewalsPerYear.at100Days, renewalsPerYear.at47Days];
     });
-  // Rows: validity in days, and the renewals a year today (until 2027-03-14, the limit is 200 days) and under the limits of 100 and of 47 days. The
-  // renewals are 365 days divided by the validity, or by the limit if it is shorter, rounded up.
+  // Rows: validity in days, and the renewals a year today (until 2027-03-14, the limit is 200 days) and under the limits of 100
+  // and of 47 days. The renewals are 365 days divided by the validity, or by the limit if it is shorter, rounded up.
   const ofPublic = [
     [6, 61, 61, 61],
     [47, 8, 8, 8],
