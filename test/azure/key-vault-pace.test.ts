@@ -150,7 +150,7 @@ test("a vault's limits are forgotten when no request counts any more, and not be
   await send("kv");
   clock.after(limits.periodMs - 1, () => {});
   await clock.run();
-  // A new vault. Its first request deletes the forgotten limits of other vaults.
+  // The first request to a new vault deletes the limits of vaults for which no request counts any more. That of `kv` still counts.
   await send("kv-other");
   const second = send("kv");
   await clock.run();
