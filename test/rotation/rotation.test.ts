@@ -932,7 +932,7 @@ test("workers change applications of a tenant one at a time", async () => {
 
 test("a repeated rotation replaces the service's tags and retains the others", () => {
   const otherTags = Object.fromEntries(
-    Array.from({ length: 10 }, (_, at) => [`own-${at}`, at === 0 ? "of key-1" : "x"]),
+    Array.from({ length: 10 }, (_, index) => [`own-${index}`, index === 0 ? "of key-1" : "x"]),
   );
   const record = { rotationId: "first", appId: "app", oldKeyId: "key-0", newKeyId: "key-1" } as RotationRecord;
   const first = nextVersion(record, { tags: otherTags, contentType: "x:app:key-0" }, "one", new Date(0));
@@ -1084,13 +1084,13 @@ test("the history is filtered, sorted newest first and purged", async () => {
 
 test("the history counts up to 10,000 rotations and returns the page at any offset", async () => {
   const listPage = async (count: number, offset: number) => {
-    const rows = Array.from({ length: count }, (_, at) => ({
-      rowKey: `x${String(at).padStart(5, "0")}`,
-      rotationId: at,
+    const rows = Array.from({ length: count }, (_, index) => ({
+      rowKey: `x${String(index).padStart(5, "0")}`,
+      rotationId: index,
     }));
     async function* pages(_: unknown, { after = "", pageSize = 1000 }: { after?: string; pageSize?: number }) {
-      for (let at = rows.findIndex(({ rowKey }) => rowKey > after); at >= 0 && at < count; at += pageSize)
-        yield rows.slice(at, at + pageSize);
+      for (let start = rows.findIndex(({ rowKey }) => rowKey > after); start >= 0 && start < count; start += pageSize)
+        yield rows.slice(start, start + pageSize);
     }
     const history = createRotationHistory({ pages } as never, undefined as never);
     const { items, total, totalAtLeast } = await history.list({}, { limit: 2, offset, cursor: undefined });

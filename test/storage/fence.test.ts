@@ -20,9 +20,9 @@ import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
 
 const Things = entity("Things", z.object({ text: z.string() }));
 const Fences = fenceEntity("Things");
-const thingKey = (at: number) => `t${String(at).padStart(4, "0")}`;
+const thingKey = (index: number) => `t${String(index).padStart(4, "0")}`;
 const puts = (count: number, text = "x") =>
-  Array.from({ length: count }, (_, at) => put(Things, thingKey(at), { text }));
+  Array.from({ length: count }, (_, index) => put(Things, thingKey(index), { text }));
 
 let azurite: TestStorage;
 let proxy: TableProxy;
@@ -136,7 +136,7 @@ test("after a delayed duplicate of its take, a worker's write is rejected until 
 
 test("one of two workers is rejected if both write to a partition without a fence", async () => {
   const two = [fence("one"), fence("two")];
-  const written = await Promise.allSettled(two.map((worker, at) => worker.write(puts(1, String(at)))));
+  const written = await Promise.allSettled(two.map((worker, index) => worker.write(puts(1, String(index)))));
   expect(written.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
   expect((written.find(({ status }) => status === "rejected") as PromiseRejectedResult).reason).toBeInstanceOf(
     RowExists,
@@ -160,19 +160,19 @@ test("after a lost response, only the fence is read to verify that a transaction
   const worker = fence("one");
   await worker.write(puts(40));
   proxy.fail(["LostAnswer"], ({ path }) => path === "$batch");
-  const operations = Array.from({ length: 40 }, (_, at) =>
-    at < 20 ? remove(Things, thingKey(at)) : put(Things, thingKey(at), { text: "y" }),
+  const operations = Array.from({ length: 40 }, (_, index) =>
+    index < 20 ? remove(Things, thingKey(index)) : put(Things, thingKey(index), { text: "y" }),
   );
   const before = proxy.requests.length;
   expect(await worker.write(operations)).toEqual({ written: 20, removed: 20 });
   expect(proxy.requests.slice(before).map(({ method }) => method)).toEqual(["POST", "POST", "GET"]);
-  expect(await readThings()).toEqual(Array.from({ length: 20 }, (_, at) => `${thingKey(at + 20)} y`));
+  expect(await readThings()).toEqual(Array.from({ length: 20 }, (_, index) => `${thingKey(index + 20)} y`));
 });
 
 test("removing missing rows succeeds, and the other rows of the transaction are written", async () => {
   const worker = fence("one");
   await worker.write(puts(3));
-  const operations = [5, 1, 6, 2, 7].map((at) => remove(Things, thingKey(at)));
+  const operations = [5, 1, 6, 2, 7].map((index) => remove(Things, thingKey(index)));
   expect(await worker.write([...operations, put(Things, "u", { text: "new" })])).toEqual({ written: 1, removed: 2 });
   expect(await readThings()).toEqual([`${thingKey(0)} x`, "u new"]);
 });

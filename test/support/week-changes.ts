@@ -17,7 +17,7 @@ export interface ChangedAsset {
   name: string;
 }
 
-/** Returns whether the inventory's record of an asset shows a change. Undefined if the inventory has no record of it. */
+/** Returns whether the inventory shows a change. `asset` is its record of the changed asset, undefined if it has none. */
 export type IsSeen = (asset: AssetRecord | undefined) => boolean;
 
 export interface ChangeKind {

@@ -77,8 +77,8 @@ test("the version that the service wrote is recognized as the newest among up to
   const mark = { recordId: "01K00000000000000000000000", sourceVersion: "1", source: "kv-shop/password" };
   const signal = AbortSignal.timeout(5000);
   const recognizesOwnVersion = async (others: number) => {
-    const versions = Array.from({ length: others }, (_, at): SecretVersion => {
-      const version = String(at).padStart(8, "0").repeat(4);
+    const versions = Array.from({ length: others }, (_, index): SecretVersion => {
+      const version = String(index).padStart(8, "0").repeat(4);
       return { name: "copy", version, enabled: true, tags: {}, createdOn: 1_800_000_000, managed: false };
     });
     const vault: Pick<VaultSecrets, "versions" | "write"> = {
