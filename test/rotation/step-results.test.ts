@@ -2,8 +2,6 @@ import { expect, test } from "vitest";
 import type { RotationRecord, Step } from "../../shared/rotation/rotation.ts";
 import { resultOf } from "../../shared/rotation/step-results.ts";
 
-// The results of a rotation's steps, as texts for users, claim only what the rotation did or checked.
-
 const attempt = { displayName: "rotation-1", askedAt: "2026-01-01T00:00:00.000Z" };
 const step = (name: Step["name"]): Step => ({ name, status: "done", attempts: 1 });
 const recordWith = (changes: Partial<RotationRecord>) =>

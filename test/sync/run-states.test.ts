@@ -12,8 +12,7 @@ import { IS_CAMPAIGN } from "../support/sampling.ts";
 
 // Drives the transition functions of sync with random events: the lease of a record (leases.ts), the decision of a run
 // (decide.ts) and its outcome (outcomes.ts). Workers crash after any step, messages are delivered twice,
-// and users change the record. A mark is what the service stores beside a value: the record and the source version that the
-// value comes from. Not every provider can store it.
+// and users change the record.
 
 const MINUTE_MS = 60_000;
 /** All calls of one write end within this time after its announcement. */
@@ -51,7 +50,7 @@ class Model {
   now = Date.parse("2026-11-01T00:00:00Z");
   readonly record: VersionedRow<SyncRecord>;
   readonly lease = new VersionedRow<LeaseRecord | undefined>(undefined, this.now);
-  /** Whether the provider stores marks. */
+  /** Whether targets store marks. */
   readonly marks: boolean;
   source = 1;
   target: { holds: number; mark: string | undefined } | undefined;
