@@ -264,7 +264,7 @@ export class Deployment {
     const withoutTimes = ({ toldAt: _t, lastSeenAt, ...rest }: { toldAt?: string; lastSeenAt?: string }) => ({
       ...rest,
       // Only rows of a resource that later runs could not read have `lastSeenAt`. They are kept.
-      isKept: lastSeenAt !== undefined,
+      held: lastSeenAt !== undefined,
     });
     return {
       edges: (await readRows<object>(EDGES, Edges)).map(([key, edge]) => [key, withoutTimes(edge)]),

@@ -90,7 +90,6 @@ function startProcess(
       return found && { ...found, ageMs: found.ageMs + (isLate ? 2 * MINUTE_MS : 0) };
     },
   };
-  // These methods return no promise, so they can't be wrapped as calls that crash.
   const isPromise = (method: string) => !["pages", "owners", "fence", "batches"].includes(method);
   const wrapped = crashable(aged, steps, isPromise);
   const vaults = createVaultSecrets({ config, identity, log });

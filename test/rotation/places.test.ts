@@ -107,8 +107,8 @@ describe("a new place", () => {
     // Without a confirmation of the copy, the next rotation does not write it either.
     fixture.control.putSecret(STRANGER_VAULT, { name: app.name, value: fixture.control.secretValue(VAULT, app.name)! });
     const next = { ...app, keyId: ended.newKeyId! };
-    const nextInVault = { ...next, contentType: `${app.name}:${app.appId}:${next.keyId}` };
-    await fixture.discover(nextInVault, { ...nextInVault, vaultName: STRANGER_VAULT });
+    const marked = { ...next, contentType: `${app.name}:${app.appId}:${next.keyId}` };
+    await fixture.discover(marked, { ...marked, vaultName: STRANGER_VAULT });
     const again = await startRotation(next);
     expect([publicationStates(again), skippedPlaces(again)]).toEqual([
       [`${VAULT} planned`],
