@@ -310,7 +310,9 @@ describe("with requireSecondFactor", () => {
     };
     await requireSecondFactor(enrolledAdministrator, "administrators");
     expect(await result(administrator)).toBe("secondFactorEnrollmentRequired");
-    expect([await result(user), await result(enrolledAdministrator), await result(program.body)]).toEqual([200, 200, 200]);
+    expect([await result(user), await result(enrolledAdministrator), await result(program.body)]).toEqual([
+      200, 200, 200,
+    ]);
     const me = await service.call("GET", "/auth/me", { token: administrator.token });
     expect(me.body).toMatchObject({ secondFactorEnrolled: false, mustEnrollSecondFactor: true });
     // The sign-in itself works, and the enrollment ends the restriction of an earlier token.

@@ -127,7 +127,11 @@ describe("an immediate rule notifies of", () => {
     expect(notified(late.mails()).at(-1)).toEqual(["kv-a/short"]);
     // Someone removes the tag of the renewer: the renewal is no longer late, and the days until expiry matter.
     const { windowEndsInDays: _, ...withoutRenewer } = { ...renewed };
-    await fixture.writeAssets("kv-a", [withoutRenewer, ...certificates.slice(1), { name: "password", expiresInDays: 20 }]);
+    await fixture.writeAssets("kv-a", [
+      withoutRenewer,
+      ...certificates.slice(1),
+      { name: "password", expiresInDays: 20 },
+    ]);
     const before = late.mails().length;
     await run(7);
     expect(late.mails().length).toBe(before + 1);

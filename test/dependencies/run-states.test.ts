@@ -226,13 +226,28 @@ function execute(
       return;
     }
     case "end":
-      return leasingWorker && model.applyUnit(leasingWorker, { type: "ended", changed: (leasingWorker.value.changed ?? 0) + which });
+      return (
+        leasingWorker &&
+        model.applyUnit(leasingWorker, { type: "ended", changed: (leasingWorker.value.changed ?? 0) + which })
+      );
     case "fail":
-      return leasingWorker && model.applyUnit(leasingWorker, { type: "ended", changed: leasingWorker.value.changed ?? 0, failure: FAILURE });
+      return (
+        leasingWorker &&
+        model.applyUnit(leasingWorker, {
+          type: "ended",
+          changed: leasingWorker.value.changed ?? 0,
+          failure: FAILURE,
+        })
+      );
     case "handOff": {
       const readTo = { place: String(which), startedAt: "" };
       return (
-        leasingWorker && model.applyUnit(leasingWorker, { type: "handedOff", changed: (leasingWorker.value.changed ?? 0) + which, readTo })
+        leasingWorker &&
+        model.applyUnit(leasingWorker, {
+          type: "handedOff",
+          changed: (leasingWorker.value.changed ?? 0) + which,
+          readTo,
+        })
       );
     }
     case "release":

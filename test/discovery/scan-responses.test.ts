@@ -174,7 +174,10 @@ test(
       { weight: 2, arbitrary: fc.record({ policy: names, action: fc.constantFrom("Rotate", "Notify", "none") }) },
       fc.record({ key: names, keySize: fc.constantFrom(2048, 4096) }),
       fc.record({ certificate: names, subject: fc.constantFrom("CN=x", "CN=y") }),
-      fc.record({ list: fc.constantFrom("keys", "certificates", "secrets"), listed: fc.subarray(["a", "b", "c", "d"]) }),
+      fc.record({
+        list: fc.constantFrom("keys", "certificates", "secrets"),
+        listed: fc.subarray(["a", "b", "c", "d"]),
+      }),
       fc.record({ switched: names }),
       fc.record({ refused: fc.constantFrom("key", "policy", "certificate") }),
       fc.constantFrom("one", "two").map((group) => ({ group })),

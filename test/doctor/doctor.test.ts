@@ -226,7 +226,9 @@ describe("each permission that is removed is named", () => {
     for (const action of [...watched!.actions, ...watched!.dataActions]) {
       // Checks only the calls that need this permission. The test with all permissions checks the others.
       const name = ROLE_OF_ACTION[action] ?? action;
-      const calls = CALLS.filter(({ id, permissions }) => permissions.includes(name) && !CALLS_ON_OWN_RESOURCES.includes(id));
+      const calls = CALLS.filter(
+        ({ id, permissions }) => permissions.includes(name) && !CALLS_ON_OWN_RESOURCES.includes(id),
+      );
       service.cloud.control.allowOnly(without(action, scope));
       const checkup = await createDoctor(deps, calls).check(caller);
       const missing = checkup.calls.filter(({ outcome }) => outcome === "permissionMissing");

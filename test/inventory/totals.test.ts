@@ -299,7 +299,11 @@ test("all counts equal a recount after any concurrent writes and crashes during 
         else if ("removed" in step) await removeVault(fixture, expectedAssets, step.removed);
         else if ("stopsBefore" in step)
           delayedRenewals.push(
-            startDelayedWork(fixture.tables, { requestNumber: step.stopsBefore, crashes: step.crashes }, renewTotalsAtStart),
+            startDelayedWork(
+              fixture.tables,
+              { requestNumber: step.stopsBefore, crashes: step.crashes },
+              renewTotalsAtStart,
+            ),
           );
         else if ("released" in step) await delayedRenewals.splice(step.released, 1)[0]?.();
         else await expectCorrectCounts(fixture, expectedAssets, START, step.comparedFilter);

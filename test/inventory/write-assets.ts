@@ -87,7 +87,10 @@ export function expectedStatus(
   if (!renewal) return statusByDistance(criticalDays * DAY_MS, warningDays * DAY_MS);
   if (renewal.windowEnd === undefined) {
     const lifetime = expiry - notBefore! * 1000;
-    return statusByDistance(Math.min(criticalDays * DAY_MS, lifetime / 6), Math.min(warningDays * DAY_MS, lifetime / 3));
+    return statusByDistance(
+      Math.min(criticalDays * DAY_MS, lifetime / 6),
+      Math.min(warningDays * DAY_MS, lifetime / 3),
+    );
   }
   // The whole second of the window's end belongs to the window.
   const windowEnd = (renewal.windowEnd + 1) * 1000;

@@ -92,7 +92,7 @@ test.each(scenarios)(
 );
 
 /** Crashes at the call that regenerates the key, at the call before it and at the three after it. */
-test("a rotation regenerates one key once after a crash at each call around the regeneration", { timeout: 7_200_000 }, async () => {
+test("a rotation regenerates one key once after a crash at any call around it", { timeout: 7_200_000 }, async () => {
   const { world } = keys;
   const callsBefore = world.calls.length;
   await rotateWithCrash(scenarios[0]!, undefined);

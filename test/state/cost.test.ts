@@ -10,7 +10,8 @@ import { createWorkers, type Worker } from "./inventory-fixture.ts";
 // transaction, so that writes of the worker that scanned the vault before are rejected.
 
 const SUBSCRIPTION = "11111111-1111-4111-8111-111111111111";
-const secretsOf = (count: number) => Array.from({ length: count }, (_, index) => ({ name: `s-${index}`, expiresInDays: index }));
+const secretsOf = (count: number) =>
+  Array.from({ length: count }, (_, index) => ({ name: `s-${index}`, expiresInDays: index }));
 
 let azurite: Azurite;
 let proxy: TableProxy;

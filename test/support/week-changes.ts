@@ -111,7 +111,9 @@ export function createChangeKinds({
       async make({ vault, name }, changeNumber) {
         control.setRotation(vault, name, { rotateAfterDays: 100 + changeNumber });
         return (asset) =>
-          asset?.rotationPolicy?.lifetimeActions.some((one) => one.timeAfterCreate === `P${100 + changeNumber}D`) === true;
+          asset?.rotationPolicy?.lifetimeActions.some(
+            ({ timeAfterCreate }) => timeAfterCreate === `P${100 + changeNumber}D`,
+          ) === true;
       },
     },
   };

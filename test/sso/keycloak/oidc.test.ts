@@ -315,7 +315,9 @@ describe.skipIf(skipWithout("keycloak"))("with Keycloak by OpenID Connect", () =
     }),
   );
   // Keycloak 26.0.7 sends one logout token, whatever the number of sessions.
-  sees("an administrator ends all sessions of a person at Keycloak", "1 of 2 ended", () => afterLogout(2, endAllSessions));
+  sees("an administrator ends all sessions of a person at Keycloak", "1 of 2 ended", () =>
+    afterLogout(2, endAllSessions),
+  );
   sees("the same without Backchannel logout session required", "2 of 2 ended", () =>
     lab.realm.withClient({ attributes: { "backchannel.logout.session.required": "false" } }, () =>
       afterLogout(2, endAllSessions),

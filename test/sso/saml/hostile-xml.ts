@@ -51,7 +51,9 @@ export const HOSTILE_XML: Record<string, { xml: string; reason: SamlReason }> = 
   "no root": malformedDocument("<!-- -->"),
   "an attribute of 250 KB": malformedDocument(inResponse("", ` x="${repeatedToLargeSize("a")}"`)),
   "101 attributes of an element": malformedDocument(inResponse(`<a ${repeat(101, (index) => ` a${index}=""`)}/>`)),
-  "20,000 attributes of an element": malformedDocument(inResponse(`<a ${repeat(20_000, (index) => ` a${index}=""`)}/>`)),
+  "20,000 attributes of an element": malformedDocument(
+    inResponse(`<a ${repeat(20_000, (index) => ` a${index}=""`)}/>`),
+  ),
   "elements that xmldom reads as HTML": malformedDocument(
     `<r xmlns="http://www.w3.org/1999/xhtml">${"&amp;".repeat(10_000)}${"<textarea></textarea >".repeat(4_000)}</r>`,
   ),

@@ -27,7 +27,11 @@ interface Props {
 export function LatestRotation(props: Props) {
   const may = useMay();
   if (!may("listRotations") || !may("getRotation")) return null;
-  return props.startedRotationId === undefined ? <Found {...props} /> : <Steps rotationId={props.startedRotationId} {...props} />;
+  return props.startedRotationId === undefined ? (
+    <Found {...props} />
+  ) : (
+    <Steps rotationId={props.startedRotationId} {...props} />
+  );
 }
 
 /** Returns the client ID and the key ID of an application's credential, by the ID of the asset. Undefined for other assets. */
