@@ -51,22 +51,26 @@ export function grantsOf(bicep: ReadonlyMap<string, BicepFile>): Grant[] {
             actions: builtIn.actions,
             dataActions: builtIn.dataActions,
           };
-        // Otherwise the role is a custom role of the same file, referred to by its `id`, unless an existing role takes its place.
+        // Otherwise the role is a custom role that the same file declares. A parameter can name an existing role instead:
+        // `empty(parameter) ? definition.id : parameter`. The custom role is returned for that expression too, because the
+        // existing role must have the same actions.
         const roleText = role ? bicepNormalizer(bicep, file)(role) : "";
         const definition = file.resources.find(({ name }) => roleText.endsWith(`{${snake(name)}.id}`));
         const permissions = property(definition?.body, "properties", "permissions");
-        const first = permissions?.kind === "array" ? permissions.items[0] : undefined;
+        // Each custom role of the templates has one permission.
+        const permission = permissions?.kind === "array" ? permissions.items[0] : undefined;
         return {
           role: definition?.name ?? "",
           principal,
           scope: grantScope,
-          actions: texts(property(first, "actions")),
-          dataActions: texts(property(first, "dataActions")),
+          actions: texts(property(permission, "actions")),
+          dataActions: texts(property(permission, "dataActions")),
         };
       });
     });
 }
 
+/** Returns the texts of an array. Empty if the property is missing. */
 function texts(list: ReturnType<typeof property>): string[] {
   return list?.kind === "array" ? list.items.flatMap((item) => text(item) ?? []) : [];
 }

@@ -19,8 +19,7 @@ import {
   useDeployments,
 } from "./instances.ts";
 
-// Tests of sessions in a browser, also those of earlier versions, which have rows of their own instead of a place in the user's
-// row.
+// Tests of sessions in a browser, also those of earlier versions, which are in rows of their own, not in the user's row.
 
 const nextDeployment = useDeployments();
 let deployment: Deployment;

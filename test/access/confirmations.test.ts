@@ -13,7 +13,9 @@ import { type Answer, Service } from "../support/service.ts";
 import { createUsers, servicesOf } from "../support/users.ts";
 import { ADMIN, authenticateToken, CALLER, useDeployments } from "./instances.ts";
 
-// Step-up and approval over HTTP, on two hosts. Passkeys and the page need a browser: test/page/confirmations.test.ts.
+// Tests of requests that need a confirmation, over HTTP on two hosts: a step-up (the sender confirms with a second factor, for
+// ten minutes) or an approval (another administrator agrees to this request). Tests of passkeys and of the page need a browser:
+// test/page/confirmations.test.ts.
 
 let service: Service;
 let services: Services;
@@ -642,7 +644,7 @@ test("a browser session that was signed in with a second factor is confirmed for
   const headers = { ...origin, Cookie: cookie };
   const create = () => service.call("POST", "/auth/tokens", { body: { name: `t${++sequence}` }, headers });
   expect((await create()).status).toBe(201);
-  // The token of before is not confirmed.
+  // The token of the earlier sign-in is not confirmed.
   expect(resultOf(await newToken(person))).toBe("stepUpRequired");
 });
 

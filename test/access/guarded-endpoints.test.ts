@@ -1,7 +1,8 @@
 import { expect, test } from "vitest";
 import { declarations } from "../../functions/functions.ts";
 
-// Every endpoint that changes something is either guarded (docs/approval.md), or here with the reason why no secret can leave by it.
+// Every endpoint that changes something is either guarded, or here with the reason why no secret can leave by it. For a guarded
+// endpoint, the settings can require a confirmation: a second factor, or the approval of another administrator (docs/approval.md).
 
 const { endpoints } = await declarations();
 

@@ -63,7 +63,7 @@ const secondAdmin: Actor = {
   role: "admin",
   credential: { kind: "session", id: "other", since: new Date() },
 };
-/** Ends the session under test. @param actor - The second administrator, or the user. */
+/** Ends the session under test. @param actor - Who ends it: the second administrator, or the user. */
 const endSession = async (actor: Actor) => {
   const { items } = await eventInstance.access.sessions.list(actor, "admin", PAGE);
   await eventInstance.access.sessions.end(actor, items[0]!.id, CALLER);

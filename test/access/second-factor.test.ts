@@ -297,7 +297,7 @@ describe("with requireSecondFactor", () => {
   };
 
   test("a user without a second factor can only enroll one, and API tokens keep working", async () => {
-    const owner = await createEnrolledUser("admin");
+    const enrolledAdministrator = await createEnrolledUser("admin");
     const [administrator, user] = [await createUser("admin"), await createUser()];
     const program = await service.call("POST", "/auth/tokens", {
       token: administrator.token,
@@ -308,18 +308,20 @@ describe("with requireSecondFactor", () => {
       const { status, body } = await service.call("GET", "/identity", { token });
       return body.code ?? status;
     };
-    await requireSecondFactor(owner, "administrators");
+    await requireSecondFactor(enrolledAdministrator, "administrators");
     expect(await result(administrator)).toBe("secondFactorEnrollmentRequired");
-    expect([await result(user), await result(owner), await result(program.body)]).toEqual([200, 200, 200]);
+    expect([await result(user), await result(enrolledAdministrator), await result(program.body)]).toEqual([
+      200, 200, 200,
+    ]);
     const me = await service.call("GET", "/auth/me", { token: administrator.token });
     expect(me.body).toMatchObject({ secondFactorEnrolled: false, mustEnrollSecondFactor: true });
     // The sign-in itself works, and the enrollment ends the restriction of an earlier token.
     expect((await signIn(administrator)).status).toBe(200);
     await enrollApp(administrator);
     expect(await result(administrator)).toBe(200);
-    await requireSecondFactor(owner, "everyone");
+    await requireSecondFactor(enrolledAdministrator, "everyone");
     expect(await result(user)).toBe("secondFactorEnrollmentRequired");
-    await requireSecondFactor(owner, "none");
+    await requireSecondFactor(enrolledAdministrator, "none");
     expect(await result(user)).toBe(200);
   });
 });

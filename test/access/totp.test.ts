@@ -50,8 +50,8 @@ describe("TOTP secrets", () => {
     await expect(secrets.stepOf(encrypted, "uid-2", code, now)).rejects.toThrow("can't be decrypted");
     const changed = encrypted.slice(0, -4) + (encrypted.endsWith("AAAA") ? "BBBB" : "AAAA");
     await expect(secrets.stepOf(changed, USER.uid, code, now)).rejects.toThrow("can't be decrypted");
-    const withoutKey = createTotpSecrets({ keys: keysOf(second), randomness });
-    await expect(withoutKey.stepOf(encrypted, USER.uid, code, now)).rejects.toThrow("can't be decrypted");
+    const withoutFirstKey = createTotpSecrets({ keys: keysOf(second), randomness });
+    await expect(withoutFirstKey.stepOf(encrypted, USER.uid, code, now)).rejects.toThrow("can't be decrypted");
   });
 });
 

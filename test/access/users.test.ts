@@ -146,6 +146,8 @@ describe("the bootstrap administrator", () => {
     }
   });
 
+  // The service recognizes an unchanged password by a stored hash with a signing key. Once that key is removed, it compares the
+  // password with a stored password hash, and stores a hash with the newest key.
   test("costs a password hash only when all signing keys are replaced", async () => {
     await instance.access.signIn(ADMIN, CALLER);
     const [oldKey] = deployment.config.JWT_SIGNING_KEYS;

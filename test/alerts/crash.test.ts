@@ -77,6 +77,7 @@ async function runWithCrash(
   for (const day of EVALUATION_DAYS) {
     fixture.clock.set(new Date(Date.parse(START) + day * DAY_MS));
     await repeatAfterCrash(() => alerts.evaluate());
+    // A second evaluation of the same day must not notify again.
     await repeatAfterCrash(() => alerts.evaluate());
     await repeatAfterCrash(() => fixture.handleAllMessages(alerts));
   }

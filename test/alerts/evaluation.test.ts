@@ -88,14 +88,15 @@ describe("an immediate rule notifies of", () => {
     expect(mails()[0]!.subject).toContain("expired 1 day ago");
   });
 
-  test("a certificate with a renewer only once its renewal is late, and of the end when it is renewed", async () => {
+  test("a certificate with a renewer only once its renewal is late, and again when it is renewed", async () => {
     const expiring = await fixture.mailRule();
     const late = await fixture.mailRule({ alertType: "lateRenewal" });
-    const lateIn = (windowEndsInDays: number) => ({ type: "certificate" as const, windowEndsInDays });
+    /** Members of a certificate whose renewal is late after this number of days. */
+    const lateAfter = (windowEndsInDays: number) => ({ type: "certificate" as const, windowEndsInDays });
     const certificates = [
-      { name: "short", expiresInDays: 6.5, ...lateIn(4.5) },
-      { name: "long", expiresInDays: 60, ...lateIn(2.5) },
-      { name: "on-time", expiresInDays: 20, ...lateIn(15) },
+      { name: "short", expiresInDays: 6.5, ...lateAfter(4.5) },
+      { name: "long", expiresInDays: 60, ...lateAfter(2.5) },
+      { name: "on-time", expiresInDays: 20, ...lateAfter(15) },
     ];
     await fixture.writeAssets("kv-a", [...certificates, { name: "password", expiresInDays: 20 }]);
     await run(0);
@@ -109,7 +110,7 @@ describe("an immediate rule notifies of", () => {
     expect(late.mails()[0]!.plainText).toContain("was not renewed in time and expires in 57 days");
     expect(late.mails()[0]!.plainText).toContain("Renewer: Acmebot");
     // The new version expires within the rule's thresholds too, but its renewer has time until day 9.
-    const renewed = { name: "short", expiresInDays: 11, ...lateIn(9) };
+    const renewed = { name: "short", expiresInDays: 11, ...lateAfter(9) };
     await fixture.writeAssets("kv-a", [renewed, ...certificates.slice(1), { name: "password", expiresInDays: 20 }]);
     await run(5.5);
     await run(5.6);
@@ -118,15 +119,19 @@ describe("an immediate rule notifies of", () => {
     expect([expiring.mails().length, late.mails().length]).toEqual([3, 3]);
     // A window that ends earlier makes the renewal late at once, although no certificate changed.
     await fixture.writeAssets("kv-a", [
-      { ...renewed, ...lateIn(6) },
+      { ...renewed, ...lateAfter(6) },
       ...certificates.slice(1),
       { name: "password", expiresInDays: 20 },
     ]);
     await run(6.5);
     expect(notified(late.mails()).at(-1)).toEqual(["kv-a/short"]);
     // Someone removes the tag of the renewer: the renewal is no longer late, and the days until expiry matter.
-    const { windowEndsInDays: _, ...byDays } = { ...renewed };
-    await fixture.writeAssets("kv-a", [byDays, ...certificates.slice(1), { name: "password", expiresInDays: 20 }]);
+    const { windowEndsInDays: _, ...withoutRenewer } = { ...renewed };
+    await fixture.writeAssets("kv-a", [
+      withoutRenewer,
+      ...certificates.slice(1),
+      { name: "password", expiresInDays: 20 },
+    ]);
     const before = late.mails().length;
     await run(7);
     expect(late.mails().length).toBe(before + 1);

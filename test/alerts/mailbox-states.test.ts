@@ -184,6 +184,7 @@ class Model {
     for (const [part, one] of (row?.parts ?? []).entries()) {
       if (isFinal(one) || (one.status !== "waiting" && !one.alone && !wasHeld)) continue;
       const ofOwner = one.owner !== undefined;
+      // The mail of a part that an earlier version started (`alone`), or that a restore held, is in a mailbox of its own.
       const alone = one.alone || wasHeld ? `${row!.deliveryId}/${part}` : "";
       const key = `${one.recipients[0]} ${ofOwner} ${alone}`;
       const entry = { deliveryId: row!.deliveryId, part, urgency: which % 4 };

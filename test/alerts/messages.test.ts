@@ -735,7 +735,7 @@ describe("a mail", () => {
 describe("a card", () => {
   const many = message(Array.from({ length: 400 }, (_, index) => asset(`name_*${index}`, index / 20)));
 
-  test("groups its lines by owner and by what holds the asset", () => {
+  test("groups its lines by owner, and by vault or application", () => {
     const grouped = message([
       asset("one", 1),
       asset("two", 2, { vaultName: "kv-b", owner: "bob" }),

@@ -38,7 +38,7 @@ test("`unnotified` returns each of several equal items once, for few and for man
   expect(await ids(many)).toEqual(many.slice(0, 12).map(({ id }) => id));
 });
 
-test("the notifications about an asset need three reads per rule, and only a rule and those that escalate to it with a rule's ID", async () => {
+test("the notifications about an asset need three reads per rule; with a rule's ID, of that rule and of those that escalate to it", async () => {
   const tables = createTables({ connectionString: azurite.connectionString() });
   const [gets, pages] = [vi.spyOn(tables, "get"), vi.spyOn(tables, "pages")];
   type Rule = Awaited<ReturnType<AlertRules["all"]>>[number];
@@ -66,7 +66,8 @@ test("the notifications about an asset need three reads per rule, and only a rul
     rule(20, { alertType: "scanFailure" }),
     rule(21, { escalation: { afterDays: 1, ruleId: "rule-3" } }),
   ];
-  // Of an asset that does not exist: open alerts, resolutions and escalations.
+  // Three reads of each rule: open alerts, resolutions and escalations. The rule about scan failures is not about assets. Rule 21
+  // escalates to rule 3.
   expect([await reads({}), await reads({ ruleId: "rule-3" }), await reads({ ruleId: "rule-4" })]).toEqual([
     3 * 21,
     3 * 2,

@@ -66,9 +66,9 @@ function randomNumbers(seed: number): () => number {
 }
 
 /**
- * Returns the period in which a renewer creates the next version, and when this version's renewal is certainly late. An observed
- * renewer has its period in these tests alone. Those of the others follow from the policy (67 % of the lifetime) and from the default
- * of Acmebot and cert-manager in shared/inventory/renewal.ts.
+ * Returns the period in which a renewer creates the next version, and when the service must call the renewal late. The period of an
+ * observed renewer is chosen here. The other periods follow from the policy (67 % of the lifetime) and from the defaults of Acmebot
+ * and cert-manager: the last 30 days, or the last third of a short lifetime.
  */
 function windowOf({ renewer, lifetime, expiresAt }: SimulatedCertificate): {
   start: number;
@@ -85,7 +85,7 @@ function windowOf({ renewer, lifetime, expiresAt }: SimulatedCertificate): {
   }
   const windowStartsBeforeExpiry = Math.min(30 * DAY_MS, lifetime / 3);
   const end = expiresAt - 0.75 * windowStartsBeforeExpiry;
-  // A window learned from the gaps may end later than the default of the tags.
+  // The service may learn from the gaps between earlier versions that the renewer renews later than its default.
   return {
     start: expiresAt - windowStartsBeforeExpiry,
     end,

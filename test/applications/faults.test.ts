@@ -24,8 +24,8 @@ import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
 import { startTableProxy } from "../support/table-proxy.ts";
 import { ALL_ITEMS, applications, caller, Deployment, planCrash } from "./applications-fixture.ts";
 
-// Tests of the discovery of applications when processes crash, messages are duplicated, and Graph fails. A holder is the part
-// of the inventory that one module writes, here the credentials of one of 16 buckets of applications.
+// Tests of the discovery of applications when processes crash, messages are duplicated, and Graph fails. A holder is an entry of
+// the inventory with credentials outside of key vaults, here those of one of 16 buckets of applications.
 
 /** Longer than the minute for which a crashed worker still has the lease of a run or of a holder. */
 const AFTER_LEASES_MS = 61_000;

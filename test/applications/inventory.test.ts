@@ -21,7 +21,9 @@ import { openReconciliation } from "../reconciliation/reconciliation-fixture.ts"
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { ALL_ITEMS, applications, caller, Deployment, type Process } from "./applications-fixture.ts";
 
-// Tests of credentials in the inventory, next to a vault's assets: alert rules, reconciliation, compliance and exports.
+// Tests of credentials in the inventory, next to a vault's assets: alert rules, reconciliation, compliance and exports. A holder
+// is a record like that of a vault, which the inventory has for a part of a tenant's applications. Its assets are their
+// credentials.
 
 let azurite: TestStorage;
 let live: { cloud: Cloud; config: Config };
@@ -172,7 +174,7 @@ test("the reconciliation repairs damaged rows, and a discovery restores rows tha
   expect((await process.inventory.assets.list({ source: "entra" }, ALL_ITEMS, moment)).total).toBe(count);
 });
 
-test("an evaluation of all vaults does not evaluate a holder (the applications' part of the inventory) as a vault", async () => {
+test("an evaluation of all vaults does not evaluate a holder as a vault", async () => {
   const { score } = await process.compliance.evaluate(caller);
   const { items } = await process.compliance.violations({}, ALL_ITEMS);
   expect(items.filter(({ resourceType, vaultName }) => resourceType === "vault" && vaultName !== "kv-beside")).toEqual(

@@ -203,7 +203,7 @@ describe("a list of more than 10,000 entries", () => {
       const first = await largeLog.audit.list(query, page({ limit: 100 }));
       expect(first).toMatchObject({ total: null, totalAtLeast: 10_000 });
       // One page of the index, one of the entries, and up to eleven requests that count up to 10,000 entries. Once a minute, a
-      // process also sends up to six requests that read since when each entry must have an authentication code.
+      // process also sends up to six requests that read from which time on every entry must have an authentication code.
       expect(largeLogProxy.requests.length).toBeLessThanOrEqual(19);
       const late = await largeLog.audit.list(query, page({ limit: 100, offset: 10_000 }));
       expect(late.items).toHaveLength(100);
@@ -320,7 +320,7 @@ test("hundreds of malformed rows don't increase the number of storage requests o
   expect(malformedLogProxy.requests.length).toBeLessThan(60);
 
   const requestsBefore = malformedLogProxy.requests.length;
-  // Rows of fingerprints for an interval that was never sealed.
+  // A manifest, the fingerprints of an interval's entries, for an interval that was never sealed.
   const unexpectedManifests = Array.from({ length: 500 }, (_, index) =>
     put(ManifestRow, `2025-01-01T00:00Z|${index + 100_000}`, NO_FINGERPRINTS),
   );

@@ -49,7 +49,7 @@ async function createLogWithOldEntries(): Promise<Fixture> {
   return fixture;
 }
 
-/** Counts the rows of a partition, without the marks of intervals, whose keys begin with `~`. */
+/** Counts the rows of a partition, without those about intervals and sequences of entries, whose keys begin with `~`. */
 async function countRows(fixture: Fixture, e: Entity<unknown>, partitionKey: string): Promise<number> {
   let count = 0;
   for await (const rows of fixture.tables.pages(e, { partitionKey, before: "~" })) count += rows.length;

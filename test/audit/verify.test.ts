@@ -80,7 +80,8 @@ async function findingsOf(fixture: Fixture) {
       ...(entryId ? { entryId } : {}),
       ...(digestNumber ? { digestNumber } : {}),
     }));
-  // Without findings of kinds such as indexEntryMissing and markChanged: an export contains neither the index nor the marks.
+  // Without findings of kinds such as indexEntryMissing and markChanged: an export contains neither the index nor the marks (rows
+  // that say whether entries can be added to an interval).
   const detectableOffline = online.findings.filter(({ kind }) => !/^(index|mark)/.test(kind));
   return { online: comparable(detectableOffline), offline: comparable(offline.findings) };
 }

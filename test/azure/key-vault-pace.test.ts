@@ -138,7 +138,7 @@ test("the first requests to a vault count for each of its limits", async () => {
   const now = async () => clock.now();
   const sent = [paced("/keys", now), other("/keys", now), paced("/keys", now), paced("/secrets", now)];
   await clock.run();
-  // The second request for keys waits for the first, and has a place of its vault only then.
+  // The second request for keys waits for the first, and counts for the limit of its vault only then.
   expect(await Promise.all(sent)).toEqual([0, 0, limits.periodMs, 0]);
 });
 
@@ -150,7 +150,7 @@ test("a vault's limits are forgotten when no request counts any more, and not be
   await send("kv");
   clock.after(limits.periodMs - 1, () => {});
   await clock.run();
-  // A new vault, whose limit takes the place of forgotten ones.
+  // The first request to a new vault deletes the limits of vaults for which no request counts any more. That of `kv` still counts.
   await send("kv-other");
   const second = send("kv");
   await clock.run();

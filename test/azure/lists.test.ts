@@ -289,15 +289,15 @@ const ODD_VALUES: readonly unknown[] = [
 
 /** Replaces one random member of the object, at any depth, by a random element of `ODD_VALUES`. */
 function replaceRandomMember(value: object, draw: (below: number) => number): void {
-  const places: [Record<string, unknown>, string][] = [];
+  const members: [Record<string, unknown>, string][] = [];
   const collectMembers = (at: object) => {
     for (const [name, member] of Object.entries(at)) {
-      places.push([at as Record<string, unknown>, name]);
+      members.push([at as Record<string, unknown>, name]);
       if (typeof member === "object" && member !== null) collectMembers(member);
     }
   };
   collectMembers(value);
-  const [parent, name] = places[draw(places.length)]!;
+  const [parent, name] = members[draw(members.length)]!;
   parent[name] = ODD_VALUES[draw(ODD_VALUES.length)];
 }
 

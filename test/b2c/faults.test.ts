@@ -54,6 +54,7 @@ async function expectInventoryEqualsTenant(): Promise<void> {
     )
     .map(({ keyId }) => keyId);
   const assets = await fixture.assets(partners().id);
+  // Only credentials of applications have `of`: policy keys and secrets of identity providers do not.
   const keyIdsInInventory = assets.flatMap(({ credential }) => (credential?.of ? credential.keyId! : []));
   expect(keyIdsInInventory.sort()).toEqual(keyIds.sort());
   expect(new Set(assets.map(assetId)).size).toBe(assets.length);

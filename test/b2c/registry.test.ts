@@ -46,7 +46,7 @@ const ALL_CHECKS = ["signIn", "consent", "tenant", "domain", "applications", "po
 /** Positions in the list of the simulated company's tenants. */
 const PARTNERS = 1;
 const OUTLET = 2;
-/** Returns a tenant of the simulated company by its place in the list. */
+/** Returns a tenant of the simulated company by its position in the list. */
 const tenant = (index: typeof PARTNERS | typeof OUTLET) => live.cloud.control.tenants.list()[index]!;
 
 describe("the connection test", () => {

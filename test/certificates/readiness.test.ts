@@ -75,7 +75,8 @@ test("renewals a year follow the dated limits for public certificates, and the v
       );
       return [validityDays, renewalsPerYear.today, renewalsPerYear.at100Days, renewalsPerYear.at47Days];
     });
-  // Rows: validity in days, and the renewals a year today and under the limits of 100 and of 47 days.
+  // Rows: validity in days, and the renewals a year today (until 2027-03-14, the limit is 200 days) and under the limits of 100
+  // and of 47 days. The renewals are 365 days divided by the validity, or by the limit if it is shorter, rounded up.
   const ofPublic = [
     [6, 61, 61, 61],
     [47, 8, 8, 8],
@@ -160,7 +161,8 @@ test("the next scan asks an authority that is configured later, once for each of
   expect(renewalInfoRequests()).toBe(10);
   const item = await readItem("acmebot-47-days-on-time");
   const expiry = Date.parse(item.expiresOn);
-  // The last second of the validity counts, so the two dates are a second less than 47 days apart.
+  // The window of the simulated authority begins after two thirds of the validity and takes a tenth of it. The last second of
+  // the validity counts, so the two dates are a second less than 47 days apart.
   const lifetime = 47 * DAY_MS - SECOND_MS;
   const atShare = (share: number) =>
     new Date(Math.floor((expiry - lifetime * (1 - share)) / 1000) * 1000).toISOString();

@@ -98,6 +98,7 @@ test("a slow authority stops the questions of a scan, and the next scan continue
   expect(counts).toEqual({ asked: 0, reads: 0 });
 });
 
+// A scan sends up to 200 requests for a vault, and asks for up to 5,000 of its certificates, so that the answers fit into the row.
 test("the answers of the vault with the most certificates fit into its row", async () => {
   const { scan, counts, checks, bytes } = scansOf(certificatesOf(6_000));
   for (let scans = 0; scans < 25; scans++) {

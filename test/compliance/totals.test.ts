@@ -1,7 +1,8 @@
 /*
  * The totals: one row with the counts of all vaults' results, so that a score need not read every vault's row. A change marks
  * its vault until `renewTotals` counts it, and readers correct the totals by the marked vaults. Concurrent writers and crashes
- * must not make the score differ from the sum of the vaults' rows.
+ * must not make the score differ from the sum of the vaults' rows. With `changed: true`, `renewTotals` does nothing unless a
+ * vault is marked or totals are missing.
  */
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -172,7 +173,7 @@ test("the score from the totals equals that from the vaults' rows after any conc
           });
         } else if ("stopsBefore" in step)
           stoppedRenewals.push(
-            startDelayedWork(fixture.tables, { at: step.stopsBefore, dies: step.crashes }, renewTotals),
+            startDelayedWork(fixture.tables, { requestNumber: step.stopsBefore, crashes: step.crashes }, renewTotals),
           );
         else if ("released" in step) await stoppedRenewals.splice(step.released, 1)[0]?.();
         else fixture.clock.nowMs += step.hours * HOUR_MS;

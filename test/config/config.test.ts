@@ -12,19 +12,19 @@ const requiredSettings = {
   JWT_SIGNING_KEYS: "test:cGxhbnRlZC1zaWduaW5nLWtleS1vZi0zMi1ieXRlcy0uLi4uLi4u",
 };
 
-/** Returns the error of loading a configuration, with an empty message if there is none. */
-function failureOf(settings: Record<string, string>): { message: string } {
+/** Loads a configuration with these settings. Returns the message of the error, or an empty text if there is none. */
+function loadingError(settings: Record<string, string>): string {
   try {
     loadConfig({ ...requiredSettings, ...settings });
-    return { message: "" };
+    return "";
   } catch (error) {
-    return error as Error;
+    return (error as Error).message;
   }
 }
 
 /** Returns the names of the rejected settings. */
 const rejectedSettings = (settings: Record<string, string>): string[] =>
-  [...failureOf(settings).message.matchAll(/^ {2}(\w+):/gm)].map(([, name]) => name!);
+  [...loadingError(settings).matchAll(/^ {2}(\w+):/gm)].map(([, name]) => name!);
 
 /*
  * https://learn.microsoft.com/azure/azure-government/compare-azure-government-global-azure
@@ -105,8 +105,8 @@ test.each([
   ["ENTRA_API_CLIENT_ID", "ENTRA_TENANT_IDS", "0b9f8a7e-1111-4222-8333-944455556666"],
 ])("%s and %s must be set together", (first, second, value) => {
   const messagesWithOnly = (name: string) =>
-    failureOf({ [name]: value })
-      .message.split("\n")
+    loadingError({ [name]: value })
+      .split("\n")
       .slice(1);
   expect(messagesWithOnly(first)).toEqual([`  ${second}: must be set together with ${first}`]);
   expect(messagesWithOnly(second)).toEqual([`  ${first}: must be set together with ${second}`]);

@@ -16,7 +16,7 @@ import { expectFailure, fakeIdentity, recordingLog, SHORT_WAITS, testConfig } fr
 
 /**
  * Tests of dependency discovery in Azure with unusual input: responses that differ from the services' documentation, and texts
- * in the place of Key Vault references. A discovery reads resources (web apps, clusters, …) and reports which secrets they use.
+ * instead of Key Vault references. A discovery reads resources (web apps, clusters, …) and reports which secrets they use.
  */
 
 const SUBSCRIPTION = "5f0c3f5e-0000-4000-8000-000000000001";

@@ -6,7 +6,7 @@ import { licence } from "../support/licence.ts";
 import { Service } from "../support/service.ts";
 
 // The blast radius of credentials outside key vaults, with a running service and the simulated cloud. An Azure DevOps connection
-// signs in as an application with a client secret. Nothing names the holders of certificates and of B2C credentials.
+// signs in as an application with a client secret. The service can't find what uses certificates and B2C credentials.
 
 const APP = "Payments API";
 const outlet: CompanyTenant = {

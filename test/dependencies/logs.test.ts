@@ -33,9 +33,9 @@ import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy } from "../support/table-proxy.ts";
 import { app, Deployment, FIRST_1000 } from "./discovery-fixture.ts";
 
-// Readers of secrets that are found in the vaults' logs, with real tables and the simulated Log Analytics.
-// The logs are a source of dependencies: each unit is a workspace, and each reader is an edge of strength "observed".
-// The company's workspaces: "law-operations" has resource-specific tables, "law-former" has the older AzureDiagnostics table.
+// Tests readers of secrets that the service finds in the vaults' logs, with real tables and the simulated Log Analytics. The logs
+// are a source of dependencies. Each of its units is a workspace, and each reader is an edge (dependency) of strength "observed".
+// The company's workspaces: "law-operations" has resource-specific tables, "law-former" has the legacy table AzureDiagnostics.
 
 const VAULT = "kv-observed";
 const READER = "33333333-3333-4333-8333-333333333333";
@@ -170,6 +170,7 @@ test("a reader is reported with the version that it read, but the service's own 
       ...db,
       strength: "observed",
       evidence: "SecretGet",
+      // The service can't make a reader load a new value, nor see which value it uses.
       refresh: { how: "blind" },
       lastReadOn: control().now().slice(0, 10),
       resource: expect.objectContaining({ id: `entra/${live.cloud.app.objectId}`, kind: "principal" }),
@@ -188,15 +189,15 @@ test("a reader is reported with the version that it read, but the service's own 
 });
 
 test("only successful reads of the vault's secrets count, in both tables of vault events", async () => {
-  const former = control().logs.getOrThrow("law-former");
-  const logs = createInstances({ ids: [workspace().id, former.id] }).start();
+  const legacy = control().logs.getOrThrow("law-former");
+  const logs = createInstances({ ids: [workspace().id, legacy.id] }).start();
   logRead();
   logRead({ table: "AzureDiagnostics", userName: "ada@acme.example", objectId: OTHER_READER });
   logRead({ status: 403, objectId: "55555555-5555-4555-8555-555555555555" });
   logRead({ operation: "SecretList", id: "" });
   logRead({ id: "https://kv-observed.evil.example/secrets/db/1" });
   logRead({ objectId: "", appId: "" });
-  const found = [...(await readWorkspace(logs.source)), ...(await readWorkspace(logs.source, former.id))];
+  const found = [...(await readWorkspace(logs.source)), ...(await readWorkspace(logs.source, legacy.id))];
   expect(edgesIn(found).map(({ resource }) => resource.name)).toEqual([READER, "ada@acme.example"]);
   expect((await logs.usage.ofAsset(db)).readers.map(({ id, userName }) => [id, userName]).sort()).toEqual([
     [READER, undefined],
@@ -205,12 +206,12 @@ test("only successful reads of the vault's secrets count, in both tables of vaul
 });
 
 test("a reader in several workspaces has the name of its last read", async () => {
-  const former = control().logs.getOrThrow("law-former");
-  const logs = createInstances({ ids: [workspace().id, former.id] }).start();
+  const legacy = control().logs.getOrThrow("law-former");
+  const logs = createInstances({ ids: [workspace().id, legacy.id] }).start();
   const at = now() - MINUTE_MS;
   logRead({ objectId: OTHER_READER, userName: "ada.before@acme.example", at: at - MINUTE_MS });
   logRead({ table: "AzureDiagnostics", objectId: OTHER_READER, userName: "ada@acme.example", at });
-  for (const unit of [workspace().id, former.id]) await readWorkspace(logs.source, unit);
+  for (const unit of [workspace().id, legacy.id]) await readWorkspace(logs.source, unit);
   const lastAt = new Date(at).toISOString();
   expect(await logs.usage.ofAsset(db)).toMatchObject({
     lastAt,
@@ -341,13 +342,14 @@ test.each([
   },
 );
 
-// The worker's write is applied but its response is lost, so the worker repeats the write. Before the repetition, a delayed
-// request takes the workspace's fence: the row whose ETag a worker includes in its writes, so that writes of an earlier owner
-// fail.
+// The worker's write is applied but its response is lost, so the worker repeats the write. Before the repetition, another worker
+// takes the workspace's fence: the row whose ETag each write must name, so that a write of an earlier worker fails. In the first
+// case, it was a delayed request of an earlier worker, so the worker takes the fence again and writes. In the second case, a later
+// worker has also claimed the workspace by changing its row, so the worker gives up.
 test.each([
   ["the worker writes again if the workspace is unchanged", false],
   ["the worker does not write if a later worker has changed the workspace", true],
-])("after a lost response and a changed fence: %s", async (_, isLater) => {
+])("after a lost response and a fence that another worker took: %s", async (_, isClaimedByLaterWorker) => {
   const proxy = await startTableProxy(storage.connectionString(ACCOUNTS[accounts++]!));
   const { start, tables } = createInstances({ connectionString: proxy.connectionString });
   logRead();
@@ -355,7 +357,7 @@ test.each([
   proxy.fail(["LostAnswer"], ({ path }) => path === "$batch");
   proxy.before(
     async () => {
-      if (isLater) {
+      if (isClaimedByLaterWorker) {
         const row = (await tables.get(WorkspaceRows, WORKSPACES, workspace().id))!;
         await tables.replace(WorkspaceRows, { ...row, failures: 7 });
       }
@@ -366,7 +368,9 @@ test.each([
   const found = edgesIn(await readWorkspace(start().source));
   const row = await tables.get(WorkspaceRows, WORKSPACES, workspace().id);
   await proxy.stop();
-  expect([found.length, row?.readTo, row?.failures]).toEqual(isLater ? [0, undefined, 7] : [1, expect.any(String), 0]);
+  expect([found.length, row?.readTo, row?.failures]).toEqual(
+    isClaimedByLaterWorker ? [0, undefined, 7] : [1, expect.any(String), 0],
+  );
   expect(countQueries()).toBe(1);
 });
 

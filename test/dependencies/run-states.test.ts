@@ -20,7 +20,10 @@ import { IS_CAMPAIGN } from "../support/sampling.ts";
 const { leaseMs } = HEARTBEAT_LEASE;
 const FAILURE = { code: "accessDenied", message: "Could not read.", remedy: "Give the role Reader." };
 
-/** The tables at the head of run-states.ts, as `state event next state`. */
+/**
+ * The tables at the head of run-states.ts, as `state event next state`. `entryMoved`: the run gets another ID for the audit entry
+ * of its end, because the audit log no longer accepts the first one.
+ */
 const UNIT_TRANSITIONS = [
   "waiting taken running",
   "waiting taken failed",
@@ -57,7 +60,7 @@ class Model {
   /** Workers that have read a unit and may try to lease it. */
   readonly readers: UnitReader[] = [];
   /** Workers that have leased a unit. A crashed worker does nothing more. */
-  readonly holders: UnitReader[] = [];
+  readonly leasingWorkers: UnitReader[] = [];
   /** Copies of the run's row that workers have read. */
   readonly runReaders: { value: RunRecord; version: number }[] = [];
   /** Number of resources that the accepted results of units reported. */
@@ -87,7 +90,7 @@ class Model {
     const isTaken =
       this.applyUnit(reader, { type: "taken", worker, abandoned: reader.abandoned }) &&
       reader.value.status === "running";
-    if (isTaken) this.holders.push(reader);
+    if (isTaken) this.leasingWorkers.push(reader);
     return isTaken;
   }
 
@@ -204,7 +207,7 @@ function execute(
   { kind, which }: { kind: (typeof COMMANDS | typeof RUN_COMMANDS)[number]; which: number },
 ) {
   const pick = <T>(all: readonly T[]): T | undefined => all[which % Math.max(1, all.length)];
-  const holder = pick(model.holders);
+  const leasingWorker = pick(model.leasingWorkers);
   const runReader = pick(model.runReaders);
   switch (kind) {
     case "read":
@@ -212,28 +215,43 @@ function execute(
     case "take": {
       const reader = pick(model.readers);
       // A copy of the worker's message takes the unit again from the same read.
-      return reader && model.take({ ...reader }, `worker-${model.holders.length}`);
+      return reader && model.take({ ...reader }, `worker-${model.leasingWorkers.length}`);
     }
     case "wait":
       model.now += which % 2 === 0 ? leaseMs : leaseMs / 4;
       return;
     case "heartbeat": {
-      const version = holder?.row.write(holder.version, holder.value, model.now);
-      if (version !== undefined) holder!.version = version;
+      const version = leasingWorker?.row.write(leasingWorker.version, leasingWorker.value, model.now);
+      if (version !== undefined) leasingWorker!.version = version;
       return;
     }
     case "end":
-      return holder && model.applyUnit(holder, { type: "ended", changed: (holder.value.changed ?? 0) + which });
+      return (
+        leasingWorker &&
+        model.applyUnit(leasingWorker, { type: "ended", changed: (leasingWorker.value.changed ?? 0) + which })
+      );
     case "fail":
-      return holder && model.applyUnit(holder, { type: "ended", changed: holder.value.changed ?? 0, failure: FAILURE });
+      return (
+        leasingWorker &&
+        model.applyUnit(leasingWorker, {
+          type: "ended",
+          changed: leasingWorker.value.changed ?? 0,
+          failure: FAILURE,
+        })
+      );
     case "handOff": {
       const readTo = { place: String(which), startedAt: "" };
       return (
-        holder && model.applyUnit(holder, { type: "handedOff", changed: (holder.value.changed ?? 0) + which, readTo })
+        leasingWorker &&
+        model.applyUnit(leasingWorker, {
+          type: "handedOff",
+          changed: (leasingWorker.value.changed ?? 0) + which,
+          readTo,
+        })
       );
     }
     case "release":
-      return holder && model.applyUnit(holder, { type: "released" });
+      return leasingWorker && model.applyUnit(leasingWorker, { type: "released" });
     case "readRun":
       return model.runReaders.push({ value: model.run.value, version: model.run.version });
     case "workOnRun":

@@ -29,7 +29,7 @@ import { Service } from "../support/service.ts";
 import { crashable, SimulatedCrash } from "../support/simulated-crash.ts";
 
 // Tests of the Azure DevOps integration with a simulated organization. They cover its settings and connection test, the
-// dependencies that it reports, and the replacement of secrets in variable groups and service connections.
+// dependencies ("edges") that it reports, and the replacement of secrets in variable groups and service connections.
 
 const SETTINGS = "/api/settings/integrations/devops";
 /** Secret values in the simulated organization. No log line, row or reported item may contain them. */

@@ -40,10 +40,10 @@ describe("the sevenths that a scheduled full scan reads", () => {
       // Scans start with a delay of up to five minutes. A prime number makes it vary from day to day.
       const now = SUNDAY + day * DAY_MS + ((day * 7919) % 300) * 1000;
       const due = dueSevenths(read, now, refreshDays);
-      read = read.map(([at], seventh) => {
-        if (!due.has(seventh)) return [at, ""];
+      read = read.map(([readAt], seventh) => {
+        if (!due.has(seventh)) return [readAt, ""];
         times[seventh]!++;
-        longest = Math.max(longest, (now - at * 1000) / DAY_MS);
+        longest = Math.max(longest, (now - readAt * 1000) / DAY_MS);
         return [now / 1000, ""];
       });
     }

@@ -33,7 +33,7 @@ beforeAll(async () => {
     company,
     // Seconds for which a message of a killed host stays hidden.
     lease: 1,
-    // The watch, which runs every minute, is needed to recover scans.
+    // Timers run: one of them finds scans of crashed workers every minute and lets them continue.
     schedules: true,
     env: { DISCOVERY_MAX_WORKERS: "3" },
     storageEnv: storageClock.environment,

@@ -324,7 +324,8 @@ export function createScanFixture(connectionString: string, wrap: (tables: Table
   }
 
   /**
-   * Plans a scan and sends a message for each claimed vault, as the planning process does with vaults that it can't scan soon.
+   * Plans a scan and sends a message for each vault that the plan claimed, so that no other worker takes it. The planning process
+   * does this with vaults that it can't scan soon.
    */
   async function plan(scanId: string): Promise<void> {
     const claims = createClaims({ tables, queues, randomness });

@@ -174,7 +174,10 @@ test(
       { weight: 2, arbitrary: fc.record({ policy: names, action: fc.constantFrom("Rotate", "Notify", "none") }) },
       fc.record({ key: names, keySize: fc.constantFrom(2048, 4096) }),
       fc.record({ certificate: names, subject: fc.constantFrom("CN=x", "CN=y") }),
-      fc.record({ list: fc.constantFrom("keys", "certificates", "secrets"), of: fc.subarray(["a", "b", "c", "d"]) }),
+      fc.record({
+        list: fc.constantFrom("keys", "certificates", "secrets"),
+        listed: fc.subarray(["a", "b", "c", "d"]),
+      }),
       fc.record({ switched: names }),
       fc.record({ refused: fc.constantFrom("key", "policy", "certificate") }),
       fc.constantFrom("one", "two").map((group) => ({ group })),
@@ -247,7 +250,7 @@ test(
           else if ("key" in one) responses.key.set(one.key, { version: "1", keyType: "RSA", keySize: one.keySize });
           else if ("certificate" in one)
             responses.certificate.set(one.certificate, { version: "1", subject: one.subject });
-          else if ("list" in one) existing[one.list] = one.of;
+          else if ("list" in one) existing[one.list] = one.listed;
           else if ("switched" in one)
             disabled.has(one.switched) ? disabled.delete(one.switched) : disabled.add(one.switched);
           else if ("group" in one)

@@ -96,14 +96,14 @@ function maxConcurrentVaults(requests: LoggedRequest[]): number {
   const read = requests.filter(({ operation }) => operation.startsWith("keyvault."));
   const events = [...Map.groupBy(read, ({ vault }) => vault).values()]
     .flatMap((vaultRequests) => [
-      { at: Date.parse(vaultRequests[0]!.at), by: 1 },
-      { at: Date.parse(vaultRequests.at(-1)!.at), by: -1 },
+      { timeMs: Date.parse(vaultRequests[0]!.at), change: 1 },
+      { timeMs: Date.parse(vaultRequests.at(-1)!.at), change: -1 },
     ])
-    .sort((a, b) => a.at - b.at || a.by - b.by);
+    .sort((a, b) => a.timeMs - b.timeMs || a.change - b.change);
   let active = 0;
   let maximum = 0;
   for (const event of events) {
-    active += event.by;
+    active += event.change;
     maximum = Math.max(maximum, active);
   }
   return maximum;

@@ -26,7 +26,7 @@ import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
 
 // Drives the states of a scan's vaults (vault-states.ts) with random events. Workers do what scan-worker.ts does, step by step:
 // they start vaults, hand them off, end them, claim the next one, send messages, crash, write late, and lose answers of storage.
-// Messages are delivered twice, redelivered or lost, and the watch sends them again.
+// Messages are delivered twice, redelivered or lost, and a timer (the watch) sends lost ones again.
 
 /** The table at the head of vault-states.ts, as `state event next state`. */
 const TRANSITIONS = [

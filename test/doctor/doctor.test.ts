@@ -225,8 +225,10 @@ describe("each permission that is removed is named", () => {
     const deps = { ...doctorDeps(services), licensed: async () => true };
     for (const action of [...watched!.actions, ...watched!.dataActions]) {
       // Checks only the calls that need this permission. The test with all permissions checks the others.
-      const name = NAMED_AS[action] ?? action;
-      const calls = CALLS.filter(({ id, permissions }) => permissions.includes(name) && !ON_OTHERS.includes(id));
+      const name = ROLE_OF_ACTION[action] ?? action;
+      const calls = CALLS.filter(
+        ({ id, permissions }) => permissions.includes(name) && !CALLS_ON_OWN_RESOURCES.includes(id),
+      );
       service.cloud.control.allowOnly(without(action, scope));
       const result = await createDoctor(deps, calls).check(caller);
       const missing = result.calls.filter(({ outcome }) => outcome === "permissionMissing");
@@ -259,8 +261,9 @@ describe("each permission that is removed is named", () => {
     ["logs", () => granted[4]!, "Microsoft.OperationalInsights/workspaces/query/read", "logAnalytics.query"],
   ])(
     "for %s",
-    async (_, on, action, id) => {
-      service.cloud.control.allowOnly(without(action, on()?.scope));
+    async (_, assignment, action, id) => {
+      // No assignment: the action is removed in all scopes.
+      service.cloud.control.allowOnly(without(action, assignment()?.scope));
       const found = callOf(await check(), id);
       expect(found.outcome).toBe("permissionMissing");
       expect(found.findings[0]!.command).toMatch(/^az (role assignment|deployment group) create /);
@@ -466,11 +469,11 @@ describe("each permission that is removed is named", () => {
   );
 });
 
-/** Calls with the same action on another resource: the service's own vault and its own settings. */
-const ON_OTHERS = ["serviceVault.readSecret", "serviceVault.writeSecret", "appConfiguration.settings"];
+/** Calls that need the action on the service's own vault or its own settings, not in the watched subscription. */
+const CALLS_ON_OWN_RESOURCES = ["serviceVault.readSecret", "serviceVault.writeSecret", "appConfiguration.settings"];
 
-/** Data actions of built-in roles. `permissions` of a call names the role, not the action. */
-const NAMED_AS: Record<string, string> = {
+/** Data actions of built-in roles, with the role. `permissions` of a call names the role, not the action. */
+const ROLE_OF_ACTION: Record<string, string> = {
   "Microsoft.KeyVault/vaults/secrets/setSecret/action": "Key Vault Secrets Officer",
   "Microsoft.KeyVault/vaults/secrets/update/action": "Key Vault Secrets Officer",
   "Microsoft.KeyVault/vaults/secrets/delete": "Key Vault Secrets Officer",

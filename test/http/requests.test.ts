@@ -40,7 +40,7 @@ function expectProblem(answer: Answer, status: number, code: string): void {
   });
 }
 
-/** Returns the places of a problem's errors, for example `body.currentPassword`. */
+/** Returns the paths of a problem's errors, for example `body.currentPassword`. */
 const errorPaths = (answer: Answer): string[] => answer.body.errors.map((error: { path: string }) => error.path);
 
 describe("a body", () => {
@@ -104,7 +104,7 @@ describe("a body", () => {
     ["an array", [], ["body"]],
     ["null", null, ["body"]],
     ["a bare string", '"full"', ["body"]],
-  ])("with %s is rejected with the place of the error", async (_what, body, paths) => {
+  ])("with %s is rejected with the path of the error", async (_what, body, paths) => {
     const answer = await post(SCAN, typeof body === "string" ? body : JSON.stringify(body));
     expectProblem(answer, 400, "invalidRequest");
     expect(errorPaths(answer)).toEqual(paths);
@@ -299,7 +299,7 @@ describe("a text", () => {
   const inAMonth = new Date(Date.now() + 30 * DAY_MS).toISOString().slice(0, 10);
   const snooze = { ruleId: "01K00000000000000000000000", assetId: "kv-x.secret.y", until: inAMonth };
   const exemption = { checkId: "secret-content-type", scope: { type: "all" }, category: "waiver", until: inAMonth };
-  /** Members that contain text: title, path, body with the text, and place in a problem's errors. */
+  /** Members that contain text: title, path of the endpoint, body with the text, and path of the member in a problem's errors. */
   const textMembers: [string, string, (text: string) => object, string][] = [
     ["a rule's name", "/alerts/rules", (name) => ({ ...rule, name }), "body.name"],
     ["a snooze's reason", "/alerts/snoozes", (reason) => ({ ...snooze, reason }), "body.reason"],

@@ -3,6 +3,8 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { ADMIN, Service } from "../support/service.ts";
 import { makeToken } from "../support/users.ts";
 
+// Tests of sign-ins with a form, of new passwords that are easy to guess, of signing out everywhere, and of sign-ins during a flood.
+
 let service: Service;
 beforeAll(async () => {
   // Clients of these tests choose their addresses, as if another trusted proxy preceded the service.

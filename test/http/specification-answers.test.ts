@@ -59,20 +59,20 @@ const ADDED: readonly string[] = [
  * they looked only at the policy. So one more check of medium severity fails.
  */
 const RENEWAL_IS_LATE: readonly string[] = [
-  ...["POST /compliance/evaluate: .body.score", "GET /compliance/score: .body"].flatMap((place) => [
-    ...changed(`${place}.score`, 80.2, 78.5),
-    ...changed(`${place}.passed`, 24, 23),
-    ...changed(`${place}.failed`, 8, 9),
-    ...changed(`${place}.bySeverity.medium`, 4, 5),
+  ...["POST /compliance/evaluate: .body.score", "GET /compliance/score: .body"].flatMap((callAndScore) => [
+    ...changed(`${callAndScore}.score`, 80.2, 78.5),
+    ...changed(`${callAndScore}.passed`, 24, 23),
+    ...changed(`${callAndScore}.failed`, 8, 9),
+    ...changed(`${callAndScore}.bySeverity.medium`, 4, 5),
   ]),
   ...changed("GET /compliance/frameworks: .body.items[].score", 83.2, 81.3),
   ...changed("GET /compliance/frameworks: .body.items[].passed", 21, 20),
   ...changed("GET /compliance/frameworks: .body.items[].failed", 6, 7),
 ];
 
-/** Returns the lines of a value that changed. @param place - `<call>: <member>` */
-function changed(place: string, before: number, now: number): string[] {
-  return [`${place.replace(": ", ": - ")} = ${before}`, `${place.replace(": ", ": + ")} = ${now}`];
+/** Returns the lines of a value that changed. @param callAndMember - `<call>: <path of the member>` */
+function changed(callAndMember: string, before: number, now: number): string[] {
+  return [`${callAndMember.replace(": ", ": - ")} = ${before}`, `${callAndMember.replace(": ", ": + ")} = ${now}`];
 }
 
 let service: Service;

@@ -254,13 +254,13 @@ async function expectSummary(fixture: Fixture, expectedAssets: ExpectedAssets, m
   });
   const expectedNext = all
     .filter(({ expiresOn }) => expiresOn !== undefined && expiresOn * 1000 >= moment.now)
-    .sort((a, b) => a.expiresOn! - b.expiresOn! || (placeOf(a) < placeOf(b) ? -1 : 1));
+    .sort((a, b) => a.expiresOn! - b.expiresOn! || (sortKeyOf(a) < sortKeyOf(b) ? -1 : 1));
   expect(summary.endsNext.map(({ asset }) => assetId(asset))).toEqual(expectedNext.slice(0, 10).map(assetId));
 }
 
 const dayOf = (instant: number): number => Math.floor(instant / DAY_SECONDS);
 const subscriptionOf = (name: string): string => SUBSCRIPTIONS[VAULT_NAMES.indexOf(name) % 2]!;
-const placeOf = ({ name, vaultName, type }: AssetRecord): string => `${name}!${vaultName}`.toLowerCase() + type;
+const sortKeyOf = ({ name, vaultName, type }: AssetRecord): string => `${name}!${vaultName}`.toLowerCase() + type;
 
 /** Generates schedules: sequences of scans, removals, and renewals that stop halfway. */
 const anySchedule = fc.array(
@@ -299,7 +299,11 @@ test("all counts equal a recount after any concurrent writes and crashes during 
         else if ("removed" in step) await removeVault(fixture, expectedAssets, step.removed);
         else if ("stopsBefore" in step)
           delayedRenewals.push(
-            startDelayedWork(fixture.tables, { at: step.stopsBefore, dies: step.crashes }, renewTotalsAtStart),
+            startDelayedWork(
+              fixture.tables,
+              { requestNumber: step.stopsBefore, crashes: step.crashes },
+              renewTotalsAtStart,
+            ),
           );
         else if ("released" in step) await delayedRenewals.splice(step.released, 1)[0]?.();
         else await expectCorrectCounts(fixture, expectedAssets, START, step.comparedFilter);
@@ -317,6 +321,7 @@ test("all counts equal a recount after any concurrent writes and crashes during 
   const range = { partitionKey: VAULTS, from: MARK_PREFIX, before: TOTALS_END_KEY, select: [] };
   for await (const rows of fixture.tables.pages(ChangedVaults, range))
     remainingMarks.push(...rows.map(({ rowKey }) => rowKey));
+  // Totals count only vaults, so a holder always has a mark.
   expect(remainingMarks).toEqual(expectedAssets.has(HOLDER) ? [markKey(HOLDER)] : []);
 }, 600_000);
 
@@ -328,7 +333,7 @@ test("counts come from the vaults' rows until totals exist, and then from the to
   // An earlier version wrote no marks.
   for (const name of [...VAULT_NAMES, HOLDER]) await fixture.tables.remove(ChangedVaults, VAULTS, markKey(name));
   await expectCorrectCounts(fixture, expectedAssets, START, {});
-  // Figures and the list each try both parts of the totals, the summary only one.
+  // Figures and the list first try the columns of the totals by status, then those by day. The summary has columns of its own.
   expect(fixture.counts).toEqual({ totalsReads: 5, readsOfAllRows: 3 });
   await renewTotals(fixture.tables, momentAt(START));
   await expectCorrectCounts(fixture, expectedAssets, START, {});
@@ -340,7 +345,7 @@ test("counts come from the vaults' rows until totals exist, and then from the to
   expect(fixture.counts).toEqual({ totalsReads: 11, readsOfAllRows: 3 });
 });
 
-test("totals of an earlier version beside this one, which leave renewals out, are not used", async () => {
+test("totals without the certificates' renewal plans, which an earlier version wrote, are not used", async () => {
   const fixture = openFixture("besides");
   const expectedAssets: ExpectedAssets = new Map();
   await scan(fixture, expectedAssets, "kv-a", EXPIRIES);

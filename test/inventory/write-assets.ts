@@ -12,6 +12,7 @@ import type { AssetChange, InventoryWriter } from "../../shared/inventory/write.
 export const START = Date.parse("2026-11-21T10:00:00.000Z");
 export const SUBSCRIPTIONS = ["11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"] as const;
 
+/** Returns the record of a vault that has not been scanned. */
 export const vaultRecord = (name: string, subscriptionId: string = SUBSCRIPTIONS[0]): VaultRecord => ({
   name,
   id: `/vaults/${name}`,
@@ -36,6 +37,7 @@ export const vaultRecord = (name: string, subscriptionId: string = SUBSCRIPTIONS
   contents: {},
 });
 
+/** Returns the record of an enabled asset without an expiry date. `changes` replaces or adds fields. */
 export function assetRecord(
   vault: VaultRecord,
   type: AssetType,
@@ -80,12 +82,15 @@ export function expectedStatus(
   if (expiresOn === undefined) return "healthy";
   const expiry = expiresOn * 1000;
   if (now > expiry) return "expired";
-  const byDays = (critical: number, warning: number): Status =>
+  const statusByDistance = (critical: number, warning: number): Status =>
     expiry - now <= critical ? "critical" : expiry - now <= warning ? "warning" : "healthy";
-  if (!renewal) return byDays(criticalDays * DAY_MS, warningDays * DAY_MS);
+  if (!renewal) return statusByDistance(criticalDays * DAY_MS, warningDays * DAY_MS);
   if (renewal.windowEnd === undefined) {
     const lifetime = expiry - notBefore! * 1000;
-    return byDays(Math.min(criticalDays * DAY_MS, lifetime / 6), Math.min(warningDays * DAY_MS, lifetime / 3));
+    return statusByDistance(
+      Math.min(criticalDays * DAY_MS, lifetime / 6),
+      Math.min(warningDays * DAY_MS, lifetime / 3),
+    );
   }
   // The whole second of the window's end belongs to the window.
   const windowEnd = (renewal.windowEnd + 1) * 1000;

@@ -331,7 +331,7 @@ test("changes are listed newest first, with any filter and page size", async () 
   ];
   const period = { since: timeAtMinute(0), until: timeAtMinute(5) };
   for (const limit of [1, 2, 3, 100]) expect(await listAllChanges(period, limit)).toEqual(allLines);
-  const linesAt = (...places: number[]) => places.map((place) => allLines[place]);
+  const linesAt = (...indexes: number[]) => indexes.map((index) => allLines[index]);
   expect(await listAllChanges({ ...period, since: timeAtMinute(2) })).toEqual(linesAt(0, 1, 2));
   expect(await listAllChanges({ ...period, until: timeAtMinute(2) })).toEqual(linesAt(3, 4, 5, 6));
   expect(await listAllChanges({ ...period, change: "removed", type: "secret" })).toEqual(linesAt(1));

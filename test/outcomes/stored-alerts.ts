@@ -46,10 +46,11 @@ export async function createOldDelivery(context: EndpointContext): Promise<strin
   const { call, services, uniqueName } = context;
   const { tables, randomness } = services();
   const { id } = await call("POST", "/alerts/rules", mailRule(uniqueName("history")));
-  const at = new Date(Date.now() - 2 * 365 * DAY_MS);
-  const deliveryId = randomness.ulid(at);
-  const created = newDelivery((await storedRule(context, id))!, { deliveryId, createdAt: at.toISOString(), items: [] });
-  await createHistory(tables).record({ ...created, status: "delivered", finishedAt: at.toISOString() });
+  const creationTime = new Date(Date.now() - 2 * 365 * DAY_MS);
+  const deliveryId = randomness.ulid(creationTime);
+  const createdAt = creationTime.toISOString();
+  const created = newDelivery((await storedRule(context, id))!, { deliveryId, createdAt, items: [] });
+  await createHistory(tables).record({ ...created, status: "delivered", finishedAt: createdAt });
   return deliveryId;
 }
 

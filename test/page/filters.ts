@@ -1,3 +1,5 @@
+// Tests of the filters of lists in the web page, which page.test.ts runs.
+
 import { expect } from "vitest";
 import { sampled } from "../support/sampling.ts";
 import { fieldOf, fillIn } from "./fill-in.ts";

@@ -1,7 +1,7 @@
 /** Replaces free-text values in API responses with hostile text, for tests that the page shows such text safely. */
 import { HOSTILE } from "./seed-data.ts";
 
-/** Text of 4,000 characters: markup, a mark that reverses the text direction, and one word without a place for a line break. */
+/** Text of 4,000 characters: markup, a mark that reverses the text direction, and one word in which no line can break. */
 export const LONG_HOSTILE_TEXT = HOSTILE.padEnd(4_000, "M");
 
 // biome-ignore lint/suspicious/noExplicitAny: JSON Schema, read by its members

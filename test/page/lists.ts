@@ -87,9 +87,9 @@ withSeedData("relative times are whole units, in days up to 60", async () => {
     [61.5 * 24, "in 2 months"],
     [800 * 24, "in 2 years"],
   ];
-  const endsNext = cases.map(([hours], at) => ({
+  const endsNext = cases.map(([hours], index) => ({
     ...body.endsNext[0],
-    id: `kv-shop.secret.case-${at}`,
+    id: `kv-shop.secret.case-${index}`,
     expiresOn: new Date(Date.now() + hours * HOUR).toISOString(),
   }));
   const { page, browserErrors } = await visitLoadedPage("/#/license");
@@ -324,10 +324,10 @@ withSeedData("names in the graph can be read, and many possible consumers withou
   const path = "/api/assets/dependencies/blast-radius/kv-shop.secret.db";
   const { body } = await service.admin("GET", path);
   const [consumer] = body.consumers;
-  const guests = Array.from({ length: 10 }, (_, at) => ({
-    id: `principal-${at}`,
+  const guests = Array.from({ length: 10 }, (_, index) => ({
+    id: `principal-${index}`,
     kind: "principal",
-    name: `ServicePrincipal 11111111-2222-4333-8444-${String(at).padStart(12, "0")}`,
+    name: `ServicePrincipal 11111111-2222-4333-8444-${String(index).padStart(12, "0")}`,
     environment: null,
   }));
   const { page, browserErrors } = await visitLoadedPage("/#/license");

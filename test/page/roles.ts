@@ -17,6 +17,9 @@ import {
 import { OTHER_USERS, PASSWORD } from "./seed-data.ts";
 import { unlicensedHost } from "./unlicensed-host.ts";
 
+// Tests that each role sees only what it may do, and that without a license nothing is offered that needs one. page.test.ts runs
+// them.
+
 /** Opens views on a host, and returns the operations of each view's buttons, the links of the navigation, and browser errors. */
 async function openViews(host: string, views: string[]) {
   const { page, browserErrors } = await visitLoadedPage("/#/license", host);

@@ -28,9 +28,9 @@ task("what has expired is said before the setup steps, and each number opens the
   const link = page.getByRole("link", { name: /^\d+ expire within 7 days$/ });
   const count = Number(/^\d+/.exec(await link.innerText())![0]);
   const lines = (await page.getByRole("main").innerText()).split("\n").filter(Boolean);
-  const at = (text: RegExp) => lines.findIndex((line) => text.test(line));
-  expect(at(/^2 assets expired, \d+ expire within 7 days$/)).toBeGreaterThan(at(/^Coverage: /));
-  expect(at(/^2 assets expired, /)).toBeLessThan(at(/^Set up this service$/));
+  const lineIndex = (text: RegExp) => lines.findIndex((line) => text.test(line));
+  expect(lineIndex(/^2 assets expired, \d+ expire within 7 days$/)).toBeGreaterThan(lineIndex(/^Coverage: /));
+  expect(lineIndex(/^2 assets expired, /)).toBeLessThan(lineIndex(/^Set up this service$/));
   await visitor.click(link, "expire within 7 days");
   await visitor.see(`${count} assets`);
   visitor.expectClicks(2);

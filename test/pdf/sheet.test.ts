@@ -75,11 +75,11 @@ test("each page has its number below the footer line", async () => {
   for (const [index, { texts, rules }] of pages.entries()) {
     const foot = texts.slice(-2);
     expect(foot.map(({ text }) => text)).toEqual(["Compliance of Acme", `Page ${index + 1} of 2`]);
-    const { y: at } = rules[0]!;
-    expect(rules).toEqual([{ x: MARGIN, y: at, toX: PAGE.width - MARGIN, toY: at, color: LINE_COLOR }]);
-    expect(at).toBeLessThan(CONTENT_BOTTOM);
+    const { y: lineY } = rules[0]!;
+    expect(rules).toEqual([{ x: MARGIN, y: lineY, toX: PAGE.width - MARGIN, toY: lineY, color: LINE_COLOR }]);
+    expect(lineY).toBeLessThan(CONTENT_BOTTOM);
     for (const { y } of foot) {
-      expect(y + 8).toBeLessThan(at);
+      expect(y + 8).toBeLessThan(lineY);
       expect(y).toBeGreaterThan(0);
     }
     expect(foot[1]!.x).toBeGreaterThan(PAGE.width / 2);

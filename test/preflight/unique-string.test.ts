@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { uniqueString } from "../../infra/preflight/unique-string.ts";
 
 test("uniqueString returns the same text as Bicep", () => {
-  // Results of Bicep 0.30 for these arguments, whose lengths leave 4, 3, 3, 7 and 3 bytes after the last whole block.
+  // Results of Bicep 0.30. These arguments leave 4, 3, 3, 7 and 3 bytes after the last whole block of eight bytes.
   expect([
     uniqueString("test"),
     uniqueString("hello", "world"),

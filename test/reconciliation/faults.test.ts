@@ -24,7 +24,7 @@ import {
 
 /**
  * Tests that the reconciliation finds and repairs faults in stored rows. The tests write wrong rows directly into storage,
- * after a scan wrote right ones, and run the reconciliation.
+ * after a scan wrote right ones, and run the reconciliation. A walk compares all rows once, in many short runs.
  *
  * Every asset has several rows: in the partition of its vault, of its subscription and of all assets, in each one by name and
  * one by expiry. The row by name in the vault's partition is the original (called the asset's own row). The others are copies.

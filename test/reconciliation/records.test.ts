@@ -38,7 +38,7 @@ import { columnsOf, openReconciliation, type ReconciliationFixture } from "./rec
  * Tests of the walk's checks outside of the inventory. The tests delete rows of each kind, make them unreadable, or invent rows,
  * one after the other. One walk then restores rows that follow from other rows, and reports signed rows.
  *
- * A walk is one run of the reconciliation, a timer that compares stored rows with each other. A pointer is a row whose key
+ * A walk is one pass of the reconciliation, which compares all stored rows with each other. A pointer is a row whose key
  * contains a value of a record, such as its target or its due time, and that names the record. Row keys of pointers: of
  * rotations `d|` due time and `u|` unfinished rotation of an application; of sync records `d|` due time, `s|` source and `t|`
  * target.

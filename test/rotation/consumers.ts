@@ -77,13 +77,13 @@ export class SimulatedConsumers implements ConsumersOfSecrets {
 
   /** Lets consumers that reload secrets by themselves load the current version if their reload time has come. */
   reloadDueConsumers(): void {
-    for (const reader of this.consumersById.values()) {
-      const { how, slowestSeconds } = reader.planned;
+    for (const consumer of this.consumersById.values()) {
+      const { how, slowestSeconds } = consumer.planned;
       if (how !== "automatic" && how !== "blind") continue;
-      if (this.#currentVersion(reader).version === reader.version) continue;
+      if (this.#currentVersion(consumer).version === consumer.version) continue;
       const now = this.#world.clock.now().getTime();
-      reader.reloadsAt ??= now + (slowestSeconds * SECOND_MS) / 2;
-      if (reader.reloadsAt <= now) this.#loadCurrentVersion(reader);
+      consumer.reloadsAt ??= now + (slowestSeconds * SECOND_MS) / 2;
+      if (consumer.reloadsAt <= now) this.#loadCurrentVersion(consumer);
     }
   }
 
@@ -93,9 +93,9 @@ export class SimulatedConsumers implements ConsumersOfSecrets {
     return { version: version!, value: control.secretValue(vaultName, secretName)! };
   }
 
-  #loadCurrentVersion(reader: SimulatedConsumer): void {
-    Object.assign(reader, this.#currentVersion(reader), { reloadsAt: undefined });
-    this.usedValues.push({ id: reader.planned.id, value: reader.value });
+  #loadCurrentVersion(consumer: SimulatedConsumer): void {
+    Object.assign(consumer, this.#currentVersion(consumer), { reloadsAt: undefined });
+    this.usedValues.push({ id: consumer.planned.id, value: consumer.value });
   }
 
   valueOf(id: string): string {
@@ -114,26 +114,26 @@ export class SimulatedConsumers implements ConsumersOfSecrets {
   }
 
   async refresh({ id }: PlannedConsumer, wanted: RefreshRequest): Promise<{ changedMeanwhile: string[] }> {
-    const reader = this.consumersById.get(id)!;
+    const consumer = this.consumersById.get(id)!;
     this.calls.push({ id, call: "refresh" });
-    if (reader.brokenBefore !== undefined) throw failure("accessDenied");
-    if (reader.refreshFault === "denied") throw failure("accessDenied");
-    if (reader.refreshFault === "throttled") throw failure("throttled");
+    if (consumer.brokenBefore !== undefined) throw failure("accessDenied");
+    if (consumer.refreshFault === "denied") throw failure("accessDenied");
+    if (consumer.refreshFault === "throttled") throw failure("throttled");
     this.refreshed.push(id);
-    if (reader.refreshFault !== undefined) return { changedMeanwhile: [] };
-    if (wanted.version !== this.#currentVersion(reader).version)
+    if (consumer.refreshFault !== undefined) return { changedMeanwhile: [] };
+    if (wanted.version !== this.#currentVersion(consumer).version)
       throw new Error("The rotation refreshed a version that is not current.");
-    this.#loadCurrentVersion(reader);
-    return { changedMeanwhile: reader.changedMeanwhile };
+    this.#loadCurrentVersion(consumer);
+    return { changedMeanwhile: consumer.changedMeanwhile };
   }
 
   async check({ id }: PlannedConsumer, version: string, _since: Date): Promise<ConsumerCheck> {
-    const reader = this.consumersById.get(id)!;
+    const consumer = this.consumersById.get(id)!;
     this.calls.push({ id, call: "check" });
     this.reloadDueConsumers();
-    if (reader.brokenBefore !== undefined) return { holds: "old", problem: reader.brokenBefore };
-    if (reader.refreshFault === "says it can't") return { holds: "old", problem: "AccessToKeyVaultDenied" };
-    return { holds: reader.version === version ? "new" : "old" };
+    if (consumer.brokenBefore !== undefined) return { holds: "old", problem: consumer.brokenBefore };
+    if (consumer.refreshFault === "says it can't") return { holds: "old", problem: "AccessToKeyVaultDenied" };
+    return { holds: consumer.version === version ? "new" : "old" };
   }
 }
 

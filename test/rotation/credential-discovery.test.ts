@@ -147,14 +147,14 @@ test(
 
     // All calls in a campaign, otherwise every 13th and those of the end.
     const stride = IS_CAMPAIGN ? 1 : 13;
-    const points = Array.from({ length: total }, (_, index) => index + 1);
-    const sample = points.filter((point) => point % stride === 1 || stride === 1);
+    const callNumbers = Array.from({ length: total }, (_, index) => index + 1);
+    const sample = callNumbers.filter((callNumber) => callNumber % stride === 1 || stride === 1);
     const cases = [
       ...sample.map((crashAt, index) => ({
         crashAt,
         when: index % 2 === 0 ? ("after" as const) : ("before" as const),
       })),
-      ...points.slice(-END_CALLS).map((crashAt) => ({ crashAt, when: "after" as const })),
+      ...callNumbers.slice(-END_CALLS).map((crashAt) => ({ crashAt, when: "after" as const })),
     ];
     for (const { crashAt, when } of cases) {
       await removeLinks();

@@ -81,6 +81,7 @@ test("a discovery finds every planted key of 500, no decoy, and reads each secre
 
 test("the list has filters for kind, vault, resource and expiry, and pages", async () => {
   const credentialsOf = (query: string) => service.listAll(`${BASE}?${query}`);
+  // A credential is a pair of keys. A resource can have two pairs: for writing and read-only.
   const pairsWhere = (matches: (link: PlantedLink) => boolean) => {
     const pairs = links.filter(matches).map(({ resourceId, keyName }) => `${resourceId} ${/read/i.test(keyName)}`);
     return new Set(pairs).size;
@@ -191,28 +192,28 @@ test("no row contains a key or a connection string", async () => {
 
 test("the next discovery removes the link of a secret that stores another value now, and finds the moved key", async () => {
   const before = await foundLines();
-  const [moved, kept] = [links[4]!, links[5]!];
+  const [moved, { vaultName: otherVault }] = [links[4]!, links[5]!];
   const value = company.subscriptions[0]!.vaults!.flatMap((vault) => vault.secrets!).find(
     ({ name }) => name === moved.secretName,
   )!.value!;
   service.cloud.control.putSecret(moved.vaultName, { name: moved.secretName, value: "of another system" });
-  service.cloud.control.putSecret(kept.vaultName, { name: "moved-here", value });
+  service.cloud.control.putSecret(otherVault, { name: "moved-here", value });
   await service.scan();
   expect(await discover()).toMatchObject({ status: "completed", links: links.length, removed: 1 });
-  const added = lineOf({ ...moved, vaultName: kept.vaultName, secretName: "moved-here" });
+  const added = lineOf({ ...moved, vaultName: otherVault, secretName: "moved-here" });
   const expected = [...before.filter((line) => line !== lineOf(moved)), added];
   expect(await foundLines()).toEqual(expected.sort());
 });
 
 test("the next discovery removes the links of a deleted secret and of a deleted resource", async () => {
   const before = await foundLines();
-  const [secret, other] = [links[6]!, links.find(({ kind }) => kind === "batch")!];
+  const [secretLink, resourceLink] = [links[6]!, links.find(({ kind }) => kind === "batch")!];
   const { control } = service.cloud;
-  expect(control.remove(secret.vaultName, "secrets", secret.secretName)).toBe(true);
-  expect(control.consumers.remove(other.resourceId)).toBe(true);
+  expect(control.remove(secretLink.vaultName, "secrets", secretLink.secretName)).toBe(true);
+  expect(control.consumers.remove(resourceLink.resourceId)).toBe(true);
   await service.scan();
-  const ofResource = links.filter(({ resourceId }) => resourceId === other.resourceId);
-  const gone = new Set([secret, ...ofResource].map(lineOf));
+  const linksOfResource = links.filter(({ resourceId }) => resourceId === resourceLink.resourceId);
+  const gone = new Set([secretLink, ...linksOfResource].map(lineOf));
   expect(await discover()).toMatchObject({ status: "completed", failures: [], removed: gone.size });
   expect(await foundLines()).toEqual(before.filter((line) => !gone.has(line)));
 });

@@ -1,3 +1,5 @@
+// Tests of generated random values for secrets, and of the shortest length that is hard to guess.
+
 import { expect, test } from "vitest";
 import { ALPHABETS, generateValue, minLength } from "../../shared/rotation/generate.ts";
 

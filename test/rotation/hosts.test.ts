@@ -11,6 +11,8 @@ import { Service } from "../support/service.ts";
 import type { FaultedRequest } from "../support/table-proxy.ts";
 import { createRotationClient } from "./http-client.ts";
 
+// Tests of rotations over HTTP, in a host process that is killed at any step and replaced, and of messages that fail.
+
 /**
  * Moments at which a test kills the host process: during the named call, before or after the cloud carries it out. They are in
  * the order of a rotation. A campaign (a long run of all cases) uses all of them, the normal suite only the second.

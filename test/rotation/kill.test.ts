@@ -34,11 +34,11 @@ afterAll(async () => {
   await azurite.stop();
 });
 
-/** A rotation, the simulated directory's delays, and the status with which the rotation must end. */
+/** A rotation, the delays of the simulated Microsoft Entra directory, and the status with which the rotation must end. */
 interface Scenario {
   name: string;
-  /** Adds consumers of the application's first vault secret. */
-  prepare(company: SimulatedConsumers, place: string): void;
+  /** Adds consumers of the application's first vault secret, which the rotation updates. */
+  addConsumers(consumers: SimulatedConsumers, secretName: string): void;
   finalStatus: RotationStatus;
   directory: { readLagSeconds: number; writesLag: boolean; signInDelaySeconds: number; flappingSeconds: number };
 }
@@ -47,19 +47,20 @@ const NO_DELAYS = { readLagSeconds: 0, writesLag: false, signInDelaySeconds: 0, 
 const DELAYED_DIRECTORY = { readLagSeconds: 300, writesLag: true, signInDelaySeconds: 60, flappingSeconds: 240 };
 
 const scenarios: Scenario[] = [
-  { name: "a rotation", prepare: () => {}, finalStatus: "completed", directory: NO_DELAYS },
+  { name: "a rotation", addConsumers: () => {}, finalStatus: "completed", directory: NO_DELAYS },
   {
     name: "a rotation while the directory lags and new secrets flap",
-    prepare: () => {},
+    addConsumers: () => {},
     finalStatus: "completed",
     directory: DELAYED_DIRECTORY,
   },
   {
     name: "a rotation that is rolled back",
-    prepare: (company, place) => {
-      // `action`: the service must restart them. It refreshes the one with the smaller `blast` first.
-      company.add("web-good", place, "action", { blast: 1 });
-      company.add("web-bad", place, "action", { blast: 2, refreshFault: "never takes it" });
+    addConsumers: (consumers, secretName) => {
+      // "action": the service must refresh the consumer. It refreshes the consumer with the smaller blast radius first, so the
+      // rollback must also refresh `web-good` with the old value.
+      consumers.add("web-good", secretName, "action", { blast: 1 });
+      consumers.add("web-bad", secretName, "action", { blast: 2, refreshFault: "never takes it" });
     },
     finalStatus: "rolledBack",
     directory: DELAYED_DIRECTORY,
@@ -72,24 +73,23 @@ async function rotateWithCrash(scenario: Scenario, crash: SimulatedCrash | undef
   world.targets = [];
   world.messages.length = 0;
   world.inventoryUpdates.length = 0;
-  const company = new SimulatedConsumers(world);
-  world.consumers = company;
+  const consumers = new SimulatedConsumers(world);
+  world.consumers = consumers;
   const app = world.addApplication(name, { places: 2 });
-  scenario.prepare(company, app.places[0]!);
+  scenario.addConsumers(consumers, app.places[0]!);
   world.cloud.control.directory.set(scenario.directory);
   world.advanceClock(10 * MINUTE_MS);
   const { rotationId } = await world.start().begin(app.request, BOSS);
   const { row, crashCount } = await world.run(rotationId, crash ? { crash } : {});
   expect(row.status, `${name}: ${JSON.stringify(row.attention)}`).toBe(scenario.finalStatus);
   await expectRotationInvariants(world, app, row);
-  // The inventory was requested to read everything that the rotation changed, regardless of the call that crashed. After a
-  // rollback, the request `{}` names no secret, so the inventory reads the whole application.
-  const { appId, objectId, newKeyId: added, oldKeyId: removed } = row;
-  const changes = row.status === "completed" ? [{ added }, VAULT, { removed }] : [{ added }, VAULT, {}];
-  for (const change of changes)
-    expect(world.inventoryUpdates).toContainEqual(
-      change === VAULT ? change : { appId, objectId, ...(change as object) },
-    );
+  // The rotation asked the inventory to read everything that it changed, regardless of the call that crashed. The last request
+  // of a rollback names no client secret, so the inventory reads the whole application.
+  const { appId, objectId, newKeyId, oldKeyId } = row;
+  const lastRequest =
+    row.status === "completed" ? { appId, objectId, removed: oldKeyId } : { appId, objectId };
+  for (const request of [{ appId, objectId, added: newKeyId }, VAULT, lastRequest])
+    expect(world.inventoryUpdates).toContainEqual(request);
   values.push(secretValueOf(name, "old"), world.cloud.control.secretValue(VAULT, app.places[0]!)!);
   return crashCount > 0;
 }

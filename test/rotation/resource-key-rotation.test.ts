@@ -19,7 +19,8 @@ import { expectNoValueStored } from "./invariants.ts";
 import { connectionString, openKeyWorld, SECOND_VAULT } from "./resource-key-world.ts";
 import { BOSS, VAULT } from "./world.ts";
 
-// Tests of rotations of storage keys: the plan, the places, the end, the rollback, and what stops a rotation.
+// Tests of rotations of storage keys: the plan, the places, the end, the rollback, and what stops a rotation. A link is a stored
+// row that says which key of a resource a vault secret stored when they were last compared.
 
 let keys: Awaited<ReturnType<typeof openKeyWorld>>;
 beforeAll(async () => {
@@ -47,7 +48,7 @@ test("a rotation regenerates the key that no vault secret stores, and writes it 
   const account = keys.addStorageAccount();
   const [plain, inString] = account.places;
   const old = keys.currentKey(account.id, "key1");
-  const violations = keys.watch(account);
+  const violations = keys.recordViolations(account);
   const row = await rotate(account.request);
   await keys.expectInvariants(account, row, violations);
   const now = keys.currentKey(account.id, "key2");
@@ -70,7 +71,7 @@ test("the next rotation goes back to the first key, finds its places by the link
   const account = keys.addStorageAccount();
   expect((await rotate(account.request)).status).toBe("completed");
   const { targets: _, ...request } = account.request;
-  const violations = keys.watch(account);
+  const violations = keys.recordViolations(account);
   const row = await rotate(request);
   expect([row.status, row.oldKeyId, row.newKeyId]).toEqual(["completed", "key2", "key1"]);
   expect(violations).toEqual([]);
@@ -81,7 +82,7 @@ test("the next rotation goes back to the first key, finds its places by the link
 test("a compromised key is regenerated too, after everything stores the other one", async () => {
   const account = keys.addStorageAccount();
   const old = keys.currentKey(account.id, "key1");
-  const violations = keys.watch(account);
+  const violations = keys.recordViolations(account);
   const row = await rotate({ ...account.request, reason: "compromised", overlapDays: 0 });
   expect([row.status, violations]).toEqual(["completed", []]);
   expect(keys.regenerationsOf(account.id).map(({ key }) => key)).toEqual(["key2", "key1"]);
@@ -91,7 +92,7 @@ test("a compromised key is regenerated too, after everything stores the other on
 test("a cancelled rotation restores the places and regenerates nothing", async () => {
   const account = keys.addStorageAccount();
   const before = account.places.map(keys.storedValue);
-  const violations = keys.watch(account);
+  const violations = keys.recordViolations(account);
   const rotations = keys.world.start();
   const { rotationId } = await rotations.begin(account.request, BOSS);
   await keys.world.run(rotationId, { until: ({ status }) => status === "overlapping" });

@@ -62,8 +62,8 @@ export async function openKeyWorld() {
   const regenerationsOf = (id: string) =>
     control.consumers.keys(id).filter(({ regeneration }) => regeneration !== undefined);
 
-  /** Watches from now on that each place always stores a valid key. Returns the violations. */
-  function watch({ id, places }: Pick<RotatedResource, "id" | "places">): string[] {
+  /** Returns a list to which each later write of a table adds the places that do not store a valid key at that time. */
+  function recordViolations({ id, places }: Pick<RotatedResource, "id" | "places">): string[] {
     const violations: string[] = [];
     world.afterWrite = async () => {
       const valid = validValues(id);
@@ -81,7 +81,7 @@ export async function openKeyWorld() {
     storedValue,
     storedKey,
     regenerationsOf,
-    watch,
+    recordViolations,
 
     /** Adds a storage account whose first key two vault secrets store: alone, and in a connection string. */
     addStorageAccount(): RotatedResource {

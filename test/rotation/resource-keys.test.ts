@@ -131,7 +131,7 @@ describe("the table of kinds", () => {
   });
 });
 
-/** Each format: a text with a key, and what it says. */
+/** Each format: its name, a connection string with a key, and the other values that the service reads from it. */
 const FORMATS: [string, (key: string) => string, object][] = [
   [
     "storage",
@@ -168,10 +168,10 @@ const FORMATS: [string, (key: string) => string, object][] = [
 describe("a connection string", () => {
   const anyKey = fc.uint8Array({ minLength: 1, maxLength: 64 }).map((bytes) => Buffer.from(bytes).toString("base64"));
 
-  test.each(FORMATS)("of the format %s keeps everything but its key", (format, textWith, says) => {
+  test.each(FORMATS)("of the format %s keeps everything but its key", (format, textWith, values) => {
     fc.assert(
       fc.property(anyKey, anyKey, (first, second) => {
-        expect(readConnectionString(textWith(first))).toEqual({ text: textWith(first), format, key: first, ...says });
+        expect(readConnectionString(textWith(first))).toEqual({ text: textWith(first), format, key: first, ...values });
         expect(rewriteConnectionString(textWith(first), second)).toBe(textWith(second));
       }),
     );
@@ -187,9 +187,9 @@ describe("a connection string", () => {
         anyKey,
         anyKey,
         fc.nat(),
-        (parts, first, second, at) => {
+        (parts, first, second, position) => {
           const textWith = (key: string) =>
-            parts.toSpliced(at % (parts.length + 1), 0, `accountNAME=one;AccountKey=${key}`).join(";");
+            parts.toSpliced(position % (parts.length + 1), 0, `accountNAME=one;AccountKey=${key}`).join(";");
           expect(rewriteConnectionString(textWith(first), second)).toBe(textWith(second));
         },
       ),
@@ -218,15 +218,16 @@ describe("a connection string", () => {
 
   test("never throws on any text, and rejects a key that its format can't contain", () => {
     fc.assert(fc.property(fc.string({ unit: "binary" }), (text) => void readConnectionString(text)));
-    expect(() => rewriteConnectionString(FORMATS[0]![1]("b2xk"), "a;AccountName=evil")).toThrow(TypeError);
-    expect(() => rewriteConnectionString(FORMATS[6]![1]("b2xk"), "a,ssl=False")).toThrow(TypeError);
+    const textOf = (name: string) => FORMATS.find(([format]) => format === name)![1]("b2xk");
+    expect(() => rewriteConnectionString(textOf("storage"), "a;AccountName=evil")).toThrow(TypeError);
+    expect(() => rewriteConnectionString(textOf("redis"), "a,ssl=False")).toThrow(TypeError);
   });
 });
 
 describe("the key that a secret holds", () => {
   test("is proposed by tags and decided by the value, for each kind", async () => {
     const secrets = keyCompany.subscriptions[0]!.vaults![0]!.secrets!;
-    const { storage: account } = { storage: kindNamed("storage") };
+    const storageKind = kindNamed("storage");
     for (const { name, tags, value } of secrets) {
       const proposal = proposeByTags(tags!)!;
       const [first] = cloud.control.consumers.keys(proposal.resourceId);
@@ -234,8 +235,9 @@ describe("the key that a secret holds", () => {
       const keys = [{ name: "first", id: "first", value: first!.value }];
       expect(findHeldKey(value!, proposal.resourceId, keys)).toEqual({ held: keys[0], form: "key" });
       // Tags that name another resource select nothing: the value is none of its keys.
-      if (proposal.kind === account) continue;
-      expect(findHeldKey(value!, idOf(account), await client.keys(idOf(account), account)).held).toBeUndefined();
+      if (proposal.kind === storageKind) continue;
+      const storageKeys = await client.keys(idOf(storageKind), storageKind);
+      expect(findHeldKey(value!, idOf(storageKind), storageKeys).held).toBeUndefined();
     }
     expect(secrets).toHaveLength(ROTATED.length);
   });

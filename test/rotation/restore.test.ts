@@ -70,7 +70,7 @@ type App = ReturnType<World["addApplication"]>;
 interface Situation {
   name: string;
   /** Adds consumers of the application's first vault secret. */
-  prepare?: (company: SimulatedConsumers, place: string) => void;
+  prepare?: (consumers: SimulatedConsumers, place: string) => void;
   /** Continues the rotation after the backup, up to the state in which the table is restored. */
   continueRotation: (app: App, rotationId: string) => Promise<unknown>;
   /**
@@ -88,9 +88,9 @@ const runToOverlap = (_app: App, rotationId: string) =>
   world.run(rotationId, { until: ({ status }) => status === "overlapping" });
 
 const runToRollback: Pick<Situation, "prepare" | "continueRotation"> = {
-  prepare: (company, place) => {
-    company.add("web-good", place, "action", { blast: 1 });
-    company.add("web-bad", place, "action", { blast: 2, refreshFault: "never takes it" });
+  prepare: (consumers, place) => {
+    consumers.add("web-good", place, "action", { blast: 1 });
+    consumers.add("web-bad", place, "action", { blast: 2, refreshFault: "never takes it" });
   },
   continueRotation: async (_app, rotationId) => expect((await world.run(rotationId)).row.status).toBe("rolledBack"),
 };
@@ -130,9 +130,9 @@ async function restoreAtStep(stepNumber: number, situation: Situation) {
   // Rows of the previous rotation would be copied and restored with each further one.
   await restoreTable([]);
   const app = world.addApplication(`restore-${++appCount}`, { places: 2 });
-  const company = new SimulatedConsumers(world);
-  situation.prepare?.(company, app.places[0]!);
-  world.consumers = situation.prepare ? company : unknownConsumers();
+  const consumers = new SimulatedConsumers(world);
+  situation.prepare?.(consumers, app.places[0]!);
+  world.consumers = situation.prepare ? consumers : unknownConsumers();
   const reader = world.start();
   const recordedSteps: string[] = [];
   let copy: Awaited<ReturnType<typeof copyTable>> | undefined;

@@ -299,9 +299,9 @@ test("a place that stores an unexpected value is not overwritten", async () => {
 
 test("a consumer that can't be refreshed causes a rollback", async () => {
   const app = world.addApplication(newAppName(), { places: 2 });
-  const company = new SimulatedConsumers(world);
-  world.consumers = company;
-  company.add(`web-shop-${app.appId}`, app.places[0]!, "action", { refreshFault: "denied" });
+  const consumers = new SimulatedConsumers(world);
+  world.consumers = consumers;
+  consumers.add(`web-shop-${app.appId}`, app.places[0]!, "action", { refreshFault: "denied" });
   const row = await world.rotate(app.request);
   expect(row).toMatchObject({
     status: "rolledBack",
@@ -316,9 +316,9 @@ test("a consumer that can't be refreshed causes a rollback", async () => {
 
 test("an old secret that a consumer still uses is not removed automatically", async () => {
   const app = world.addApplication(newAppName());
-  const company = new SimulatedConsumers(world);
-  world.consumers = company;
-  company.add("web-late", app.places[0]!, "willBreak");
+  const consumers = new SimulatedConsumers(world);
+  world.consumers = consumers;
+  consumers.add("web-late", app.places[0]!, "willBreak");
   // A plan that includes a consumer with `willBreak` is rejected, so this request includes no consumer.
   app.request.includeResources = [];
   app.request.expiryDays = 730;
@@ -417,7 +417,7 @@ test("cancelling a rotation that needs attention rolls it back", async () => {
   await expectOldSecretRestored(app, row);
 });
 
-test("a handover that was disabled without a record is rolled back", async () => {
+test("a rollback ends although the handed-over secret is already disabled, as after a crash before the record", async () => {
   const { config } = world;
   world.config = { ...config, HANDOVER_KEY_VAULT_URL: world.vaultUriOf(HANDOVER_VAULT) };
   const app = world.addApplication(newAppName());
@@ -782,7 +782,7 @@ test("the attention entry describes the state of the rotation at each step", asy
   const app = world.addApplication(newAppName());
   const rotationId = await startRotation(app);
   // Stops the rotation as the poison queue does, reads its attention entry, and lets the rotation continue.
-  const readEntries = async (id = rotationId) => {
+  const readEntry = async (id = rotationId) => {
     await world.start().giveUp(id);
     const { attention } = await world.start().get(id);
     await world.start().retry(id, BOSS);
@@ -796,7 +796,7 @@ test("the attention entry describes the state of the rotation at each step", asy
   const log = "Find the errors in the service's log by this rotation's ID. Report them if their cause is unclear.";
   const nextSteps = `${log} Then retry this rotation, or cancel it, which rolls everything back.`;
   const { appName } = await world.start().get(rotationId);
-  expect(await readEntries()).toEqual({
+  expect(await readEntry()).toEqual({
     ...common,
     done: `No new client secret of ${appName} is in use. No vault holds the new value.`,
     safe: `The old client secret ${app.keyId} was not touched.`,
@@ -806,7 +806,7 @@ test("the attention entry describes the state of the rotation at each step", asy
   const { newKeyId } = (await world.run(rotationId, { until: ({ status }) => status === "publishing" })).row;
   const secretAdded = `The client secret ${newKeyId} was added to ${appName}.`;
   const oldSecretSafe = `The old client secret ${app.keyId} was not removed. While the rotation waits, it removes no secret that it did not create.`;
-  expect(await readEntries()).toEqual({
+  expect(await readEntry()).toEqual({
     ...common,
     done: `${secretAdded} No vault holds the new value.`,
     safe: oldSecretSafe,
@@ -814,7 +814,7 @@ test("the attention entry describes the state of the rotation at each step", asy
     resume: "publishing",
   });
   await world.run(rotationId, { until: ({ status }) => status === "overlapping" });
-  expect(await readEntries()).toEqual({
+  expect(await readEntry()).toEqual({
     ...common,
     done: `${secretAdded} The new value was written to ${VAULT}/${app.places[0]}.`,
     safe: oldSecretSafe,
@@ -823,7 +823,7 @@ test("the attention entry describes the state of the rotation at each step", asy
   });
   await world.start().cancel(rotationId, BOSS);
   await world.run(rotationId, { until: ({ publications }) => publications[0]!.state === "restored" });
-  expect(await readEntries()).toEqual({
+  expect(await readEntry()).toEqual({
     ...common,
     done: `${secretAdded} No vault holds the new value. ${VAULT}/${app.places[0]} got the previous value again.`,
     safe: oldSecretSafe,
@@ -834,7 +834,7 @@ test("the attention entry describes the state of the rotation at each step", asy
 
   const request = world.addVaultSecret(newAppName(), "value-before", "value-after");
   const ofVault = (await world.start().begin(request, BOSS)).rotationId;
-  expect(await readEntries(ofVault)).toEqual({
+  expect(await readEntry(ofVault)).toEqual({
     ...common,
     done: "No vault holds the new value.",
     safe: "The version with the old value is still in the vault and can be read.",
@@ -897,7 +897,7 @@ describe("a removal of the old secret that was interrupted", () => {
     expect(validKeyIds(app)).toEqual([newKeyId]);
   });
 
-  test("can be cancelled while the directory lists the secret, after the time of a late request", async () => {
+  test("can be cancelled while the directory lists the secret, once no late request can remove it", async () => {
     const { app, rotationId } = await interruptRemoval();
     await expect(world.start().cancel(rotationId, BOSS)).rejects.toEqual(rejection("conflict"));
     world.advanceClock(2 * MINUTE_MS);
@@ -932,7 +932,7 @@ test("workers change applications of a tenant one at a time", async () => {
 
 test("a repeated rotation replaces the service's tags and retains the others", () => {
   const otherTags = Object.fromEntries(
-    Array.from({ length: 10 }, (_, at) => [`own-${at}`, at === 0 ? "of key-1" : "x"]),
+    Array.from({ length: 10 }, (_, index) => [`own-${index}`, index === 0 ? "of key-1" : "x"]),
   );
   const record = { rotationId: "first", appId: "app", oldKeyId: "key-0", newKeyId: "key-1" } as RotationRecord;
   const first = nextVersion(record, { tags: otherTags, contentType: "x:app:key-0" }, "one", new Date(0));
@@ -1084,13 +1084,13 @@ test("the history is filtered, sorted newest first and purged", async () => {
 
 test("the history counts up to 10,000 rotations and returns the page at any offset", async () => {
   const listPage = async (count: number, offset: number) => {
-    const rows = Array.from({ length: count }, (_, at) => ({
-      rowKey: `x${String(at).padStart(5, "0")}`,
-      rotationId: at,
+    const rows = Array.from({ length: count }, (_, index) => ({
+      rowKey: `x${String(index).padStart(5, "0")}`,
+      rotationId: index,
     }));
     async function* pages(_: unknown, { after = "", pageSize = 1000 }: { after?: string; pageSize?: number }) {
-      for (let at = rows.findIndex(({ rowKey }) => rowKey > after); at >= 0 && at < count; at += pageSize)
-        yield rows.slice(at, at + pageSize);
+      for (let start = rows.findIndex(({ rowKey }) => rowKey > after); start >= 0 && start < count; start += pageSize)
+        yield rows.slice(start, start + pageSize);
     }
     const history = createRotationHistory({ pages } as never, undefined as never);
     const { items, total, totalAtLeast } = await history.list({}, { limit: 2, offset, cursor: undefined });

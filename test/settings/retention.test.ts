@@ -196,16 +196,16 @@ test("the audit log is not purged before its minimum retention", async () => {
   for (let entry = 0; entry < 3; entry++)
     await audit.append({ type: "test.happened", caller: admin, outcome: "success" });
   expect(await auditStats()).toMatchObject({ total: 3, oldest: firstEntryAt });
-  clock.forward(HOUR_MS);
+  clock.advance(HOUR_MS);
   // Sealing signs the entries so far with a digest, and moves them into compact rows. Sealed and newer entries are counted.
   await audit.seal();
   await audit.append({ type: "test.happened", caller: admin, outcome: "success" });
   expect(await auditStats()).toMatchObject({ total: 4, oldest: firstEntryAt });
 
-  clock.forward(1.5 * DAY_MS);
+  clock.advance(1.5 * DAY_MS);
   while ((await audit.seal()).more);
   expect(await retention.purge("audit", 1, admin)).toMatchObject({ removed: 0, retentionDays: 2 });
-  clock.forward(DAY_MS);
+  clock.advance(DAY_MS);
   while ((await audit.seal()).more);
   let [totalRemoved, more] = [0, true];
   while (more) {

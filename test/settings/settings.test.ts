@@ -157,7 +157,7 @@ describe("precedence", () => {
       source: "environment",
       ignored: [{ source: "appConfiguration", reason }],
     });
-    clock.forward(MINUTE_MS);
+    clock.advance(MINUTE_MS);
     await settings.values();
     expect(log.lines.filter((line) => line.includes(reason))).toHaveLength(1);
     expect(log.lines).toHaveLength(3);
@@ -396,10 +396,10 @@ describe("reading", () => {
   test("values are read with one table request and cached for 20 seconds", async () => {
     const { settings, clock } = createInstance({});
     await Promise.all(Array.from({ length: 10 }, () => settings.values()));
-    clock.forward(19 * SECOND_MS);
+    clock.advance(19 * SECOND_MS);
     await settings.values();
     expect(proxy.requests).toHaveLength(1);
-    clock.forward(SECOND_MS);
+    clock.advance(SECOND_MS);
     await settings.values();
     expect(proxy.requests).toHaveLength(2);
   });
@@ -410,7 +410,7 @@ describe("reading", () => {
     await second.settings.values();
     await first.settings.update("logging", { logLevel: "DEBUG" }, admin);
     expect(first.settings.current()?.logLevel).toBe("DEBUG");
-    clock.forward(29 * SECOND_MS);
+    clock.advance(29 * SECOND_MS);
     expect((await second.settings.values()).logLevel).toBe("DEBUG");
     expect(second.settings.current()?.logLevel).toBe("DEBUG");
   });
@@ -460,11 +460,11 @@ describe("reading", () => {
     expect(await settings.freshOrLastKnown()).toBeUndefined();
     expect(log.lines[0]).toContain("App Configuration could not be read");
     read = async () => new Map([["discoveryMaxWorkers", "77"]]);
-    clock.forward(20 * SECOND_MS);
+    clock.advance(20 * SECOND_MS);
     expect((await settings.values()).discoveryMaxWorkers).toBe(77);
     expect(await settings.fresh()).toMatchObject({ discoveryMaxWorkers: 77 });
     read = () => Promise.reject(unreachableFailure());
-    clock.forward(20 * SECOND_MS);
+    clock.advance(20 * SECOND_MS);
     expect((await settings.values()).discoveryMaxWorkers).toBe(77);
     // `fresh` returns no cached values.
     expect(await settings.fresh()).toBeUndefined();

@@ -19,11 +19,11 @@ export function configWith(environment: Record<string, string | undefined> = {})
 }
 
 /** A clock that stands still until a test advances it. */
-export function stillClock(): Clock & { forward(milliseconds: number): void } {
+export function stillClock(): Clock & { advance(milliseconds: number): void } {
   let nowMs = Date.parse("2026-11-21T10:00:00Z");
   return {
     now: () => new Date(nowMs),
-    forward: (milliseconds) => {
+    advance: (milliseconds) => {
       nowMs += milliseconds;
     },
   };

@@ -26,8 +26,8 @@ import { type RawRow, TableWriter } from "./table-writer.ts";
 
 /*
  * Tests of signed rows against an attacker who can write the tables, but not the key vault with the signing keys. For each row that
- * decides something, the attacker changes, removes, copies or puts back the row. The service must not use such a row, must report
- * it with a reason, and lets administrators in again after the command `npm run store -- sign` at the latest.
+ * decides something, the attacker changes, removes, copies or puts back the row. The service must not use such a row and must
+ * report it with a reason. After the command `npm run store -- sign` at the latest, administrators can sign in again.
  *
  * A signature shows that the service wrote a row, but not that this is the row's current state. So most tables also have 16 signed
  * lists: each names a sixteenth of the rows with the start of their current signatures. A check, which a timer runs each minute,
@@ -514,7 +514,7 @@ test("a row that is put back with its list stays found, although the service wri
   await acceptAll();
 });
 
-test("an instance that wrote a list finds an earlier one also before the next comparison, and doesn't write it", async () => {
+test("an instance recognizes an earlier state of a list that it wrote before the next comparison, and rejects a write", async () => {
   const services = newServices();
   await services.signedRows.check();
   const before = await writer.rows("Users");

@@ -7,10 +7,11 @@ import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
 import { createWorkers, type Worker } from "./inventory-fixture.ts";
 
 // Table requests of a worker that scans a vault. The worker protects its writes by fences: rows whose ETag it includes in each
-// transaction, so that writes of an earlier owner of the vault are rejected.
+// transaction, so that writes of the worker that scanned the vault before are rejected.
 
 const SUBSCRIPTION = "11111111-1111-4111-8111-111111111111";
-const secretsOf = (count: number) => Array.from({ length: count }, (_, at) => ({ name: `s-${at}`, expiresInDays: at }));
+const secretsOf = (count: number) =>
+  Array.from({ length: count }, (_, index) => ({ name: `s-${index}`, expiresInDays: index }));
 
 let azurite: Azurite;
 let proxy: TableProxy;

@@ -32,7 +32,7 @@ export interface CompletedWrite extends Write {
   readonly applied: boolean;
   /**
    * True if the first or only row of the transaction was rejected because of another writer. The first row of a worker's
-   * transaction is the fence.
+   * transaction is the fence: a row that the worker must replace, and that another worker has replaced if it took over.
    */
   readonly rejectedByFence: boolean;
 }

@@ -35,7 +35,8 @@ export const SITUATIONS = [
 ] as const;
 /**
  * How often each situation was reached. "Refused" means rejected by the table service. "Sent away busy" means that a scan threw
- * VaultBusy, because another worker had claimed the vault.
+ * VaultBusy, because another worker had claimed the vault. A fence is a row that a worker writes when it takes rows over, and
+ * again with each of its transactions. So storage rejects the late transactions of the worker before it.
  */
 export type Reached = Record<(typeof SITUATIONS)[number], number>;
 

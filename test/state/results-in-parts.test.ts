@@ -28,8 +28,8 @@ afterAll(() => {
 /** Number of failing assets whose results don't fit into one transaction. */
 const ASSETS = 17_000;
 const largeVault = vault("kv-large");
-const assets: AssetRecord[] = Array.from({ length: ASSETS }, (_, at) =>
-  asset(largeVault.name, "secret", `s-${String(at).padStart(5, "0")}`, {
+const assets: AssetRecord[] = Array.from({ length: ASSETS }, (_, index) =>
+  asset(largeVault.name, "secret", `s-${String(index).padStart(5, "0")}`, {
     expiresOn: undefined,
     contentType: undefined,
   }),

@@ -15,14 +15,14 @@ import {
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
 
-// A fence is a row in a partition. Its owner includes the fence's ETag in each transaction, so that writes of an earlier owner
+// A fence is a row in a partition. A worker includes the fence's ETag in each transaction, so that writes of an earlier worker
 // are rejected after another worker has taken the fence.
 
 const Things = entity("Things", z.object({ text: z.string() }));
 const Fences = fenceEntity("Things");
-const thingKey = (at: number) => `t${String(at).padStart(4, "0")}`;
+const thingKey = (index: number) => `t${String(index).padStart(4, "0")}`;
 const puts = (count: number, text = "x") =>
-  Array.from({ length: count }, (_, at) => put(Things, thingKey(at), { text }));
+  Array.from({ length: count }, (_, index) => put(Things, thingKey(index), { text }));
 
 let azurite: TestStorage;
 let proxy: TableProxy;
@@ -40,8 +40,9 @@ beforeEach(async () => {
 });
 afterEach(() => proxy.stop());
 
-/** Returns the fence of this test's partition for an owner. `etag` is the fence's ETag if the owner knows it. */
-const fence = (owner: string, etag?: string): Fence => tables.fence(Fences, `p${partition}`, "fence", { owner, etag });
+/** Returns the fence of this test's partition for a worker. `etag` is the fence's ETag if the worker knows it. */
+const fence = (worker: string, etag?: string): Fence =>
+  tables.fence(Fences, `p${partition}`, "fence", { owner: worker, etag });
 /** Returns the rows of this test's partition as "key text". */
 async function readThings(): Promise<string[]> {
   const things: string[] = [];
@@ -60,13 +61,13 @@ test("250 rows are written in three transactions, and the next worker continues 
   expect(await readThings()).toHaveLength(249);
   // Only `readThings` sent a GET. The next worker knows the fence's ETag, so it does not read the fence.
   expect(proxy.requests.filter(({ method }) => method !== "POST")).toHaveLength(1);
-  // `sequence` counts the writes of the fence by its owner.
+  // `sequence` counts the writes of the fence by this worker.
   expect(await tables.get(Fences, `p${partition}`, "fence")).toMatchObject({ owner: "next", sequence: 1, open: false });
 });
 
 test("operations for the last transaction are in the last one, for any number of other operations", async () => {
   const lastOperations = ["u-own", "u-mark"].map((key) => put(Things, key, { text: "end" }));
-  const owner = fence("one");
+  const worker = fence("one");
   // A transaction has at most 100 operations. One of them is the fence, and two in the last transaction are `lastOperations`.
   for (const [rows, transactions] of [
     [0, 1],
@@ -78,21 +79,21 @@ test("operations for the last transaction are in the last one, for any number of
     const before = countTransactions();
     const beforeTransaction = vi.fn(async () => {});
     expect(
-      (await owner.write(puts(rows), { inLastTransaction: lastOperations, beforeEach: beforeTransaction })).written,
+      (await worker.write(puts(rows), { inLastTransaction: lastOperations, beforeEach: beforeTransaction })).written,
     ).toBe(rows + 2);
     expect([countTransactions() - before, beforeTransaction.mock.calls.length]).toEqual([transactions, transactions]);
   }
   const key = thingKey(7);
   await expect(
-    owner.write(puts(150), { inLastTransaction: [insert(Things, "u-mark", { text: "no" })] }),
+    worker.write(puts(150), { inLastTransaction: [insert(Things, "u-mark", { text: "no" })] }),
   ).rejects.toThrow(RowExists);
-  await owner.write([remove(Things, key)], { inLastTransaction: [put(Things, "u-mark", { text: "yes" })] });
+  await worker.write([remove(Things, key)], { inLastTransaction: [put(Things, "u-mark", { text: "yes" })] });
   expect(await tables.get(Things, `p${partition}`, "u-mark")).toMatchObject({ text: "yes" });
   expect(await tables.get(Things, `p${partition}`, key)).toBe(undefined);
   expect(await tables.get(Fences, `p${partition}`, "fence")).toMatchObject({ open: false });
 });
 
-test("after another worker takes the fence, no write or removal of the previous owner is applied", async () => {
+test("after another worker takes the fence, no write or removal of the previous worker is applied", async () => {
   const slow = fence("slow");
   await slow.write(puts(2));
   await fence("other").take();
@@ -103,20 +104,20 @@ test("after another worker takes the fence, no write or removal of the previous 
 });
 
 test("taking a fence needs one request, whether or not the row exists", async () => {
-  const owner = fence("one");
-  await owner.take();
+  const worker = fence("one");
+  await worker.take();
   await fence("two").take();
   expect(proxy.requests.map(({ method, status }) => [method, status])).toEqual([
     ["PUT", 204],
     ["PUT", 204],
   ]);
-  await expect(owner.write(puts(1))).rejects.toThrow(RowChanged);
+  await expect(worker.write(puts(1))).rejects.toThrow(RowChanged);
 });
 
-test("after a delayed duplicate of its take, the owner's write is rejected until the owner takes the fence again", async () => {
-  const owner = fence("one");
-  await owner.take();
-  await owner.write(puts(2));
+test("after a delayed duplicate of its take, a worker's write is rejected until the worker takes the fence again", async () => {
+  const worker = fence("one");
+  await worker.take();
+  await worker.write(puts(2));
   // The duplicate arrives between a transaction whose response is lost and the repetition of the transaction.
   let sentTransactions = 0;
   proxy.fail(["LostAnswer"], ({ path }) => path === "$batch");
@@ -124,18 +125,18 @@ test("after a delayed duplicate of its take, the owner's write is rejected until
     () => fence("one").take(),
     ({ path }) => path === "$batch" && ++sentTransactions === 2,
   );
-  await expect(owner.write(puts(1, "later"))).rejects.toThrow(RowChanged);
+  await expect(worker.write(puts(1, "later"))).rejects.toThrow(RowChanged);
   expect(sentTransactions).toBe(2);
   expect(await readThings()).toEqual([`${thingKey(0)} later`, `${thingKey(1)} x`]);
-  await expect(owner.write(puts(2, "again"))).rejects.toThrow(RowChanged);
-  await owner.take();
-  expect(await owner.write(puts(2, "again"))).toEqual({ written: 2, removed: 0 });
+  await expect(worker.write(puts(2, "again"))).rejects.toThrow(RowChanged);
+  await worker.take();
+  expect(await worker.write(puts(2, "again"))).toEqual({ written: 2, removed: 0 });
   expect(await readThings()).toEqual([`${thingKey(0)} again`, `${thingKey(1)} again`]);
 });
 
 test("one of two workers is rejected if both write to a partition without a fence", async () => {
   const two = [fence("one"), fence("two")];
-  const written = await Promise.allSettled(two.map((owner, at) => owner.write(puts(1, String(at)))));
+  const written = await Promise.allSettled(two.map((worker, index) => worker.write(puts(1, String(index)))));
   expect(written.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
   expect((written.find(({ status }) => status === "rejected") as PromiseRejectedResult).reason).toBeInstanceOf(
     RowExists,
@@ -144,11 +145,11 @@ test("one of two workers is rejected if both write to a partition without a fenc
 
 // An open fence tells the next worker that a write may be incomplete.
 test("a fence is open from its take or the first of several transactions until the last one", async () => {
-  const owner = fence("one");
-  await owner.take();
+  const worker = fence("one");
+  await worker.take();
   expect(await tables.get(Fences, `p${partition}`, "fence")).toMatchObject({ open: true });
   const opens: boolean[] = [];
-  await owner.write(puts(150), {
+  await worker.write(puts(150), {
     beforeEach: async () => void opens.push((await tables.get(Fences, `p${partition}`, "fence"))!.open),
   });
   expect(opens).toEqual([true, true]);
@@ -156,31 +157,31 @@ test("a fence is open from its take or the first of several transactions until t
 });
 
 test("after a lost response, only the fence is read to verify that a transaction was applied", async () => {
-  const owner = fence("one");
-  await owner.write(puts(40));
+  const worker = fence("one");
+  await worker.write(puts(40));
   proxy.fail(["LostAnswer"], ({ path }) => path === "$batch");
-  const operations = Array.from({ length: 40 }, (_, at) =>
-    at < 20 ? remove(Things, thingKey(at)) : put(Things, thingKey(at), { text: "y" }),
+  const operations = Array.from({ length: 40 }, (_, index) =>
+    index < 20 ? remove(Things, thingKey(index)) : put(Things, thingKey(index), { text: "y" }),
   );
   const before = proxy.requests.length;
-  expect(await owner.write(operations)).toEqual({ written: 20, removed: 20 });
+  expect(await worker.write(operations)).toEqual({ written: 20, removed: 20 });
   expect(proxy.requests.slice(before).map(({ method }) => method)).toEqual(["POST", "POST", "GET"]);
-  expect(await readThings()).toEqual(Array.from({ length: 20 }, (_, at) => `${thingKey(at + 20)} y`));
+  expect(await readThings()).toEqual(Array.from({ length: 20 }, (_, index) => `${thingKey(index + 20)} y`));
 });
 
 test("removing missing rows succeeds, and the other rows of the transaction are written", async () => {
-  const owner = fence("one");
-  await owner.write(puts(3));
-  const operations = [5, 1, 6, 2, 7].map((at) => remove(Things, thingKey(at)));
-  expect(await owner.write([...operations, put(Things, "u", { text: "new" })])).toEqual({ written: 1, removed: 2 });
+  const worker = fence("one");
+  await worker.write(puts(3));
+  const operations = [5, 1, 6, 2, 7].map((index) => remove(Things, thingKey(index)));
+  expect(await worker.write([...operations, put(Things, "u", { text: "new" })])).toEqual({ written: 1, removed: 2 });
   expect(await readThings()).toEqual([`${thingKey(0)} x`, "u new"]);
 });
 
 test("a removal with an ETag, and an insert, are rejected with the whole transaction", async () => {
-  const owner = fence("one");
-  await owner.write([insert(Things, thingKey(0), { text: "x" })]);
-  await expect(owner.write([insert(Things, thingKey(0), { text: "y" })])).rejects.toThrow(RowExists);
-  await expect(owner.write([remove(Things, thingKey(9), 'W/"x"')])).rejects.toThrow();
-  await owner.write(puts(1, "z"));
+  const worker = fence("one");
+  await worker.write([insert(Things, thingKey(0), { text: "x" })]);
+  await expect(worker.write([insert(Things, thingKey(0), { text: "y" })])).rejects.toThrow(RowExists);
+  await expect(worker.write([remove(Things, thingKey(9), 'W/"x"')])).rejects.toThrow();
+  await worker.write(puts(1, "z"));
   expect(await readThings()).toEqual([`${thingKey(0)} z`]);
 });

@@ -4,6 +4,8 @@ import * as z from "zod";
 import { entity } from "../../shared/platform/storage/entity.ts";
 import { createTables } from "../../shared/platform/storage/tables.ts";
 
+// A response of the storage that ends early or is not HTTP counts as lost: the client repeats the request.
+
 const Thing = entity("Things", z.object({ name: z.string() }));
 
 const stops: (() => void)[] = [];

@@ -269,7 +269,8 @@ test("an alert that was delivered after the copy is not sent again if the store 
     const { items } = await restarted.history.list({}, firstThousand);
     expect([copied, ...sent(), items.length]).toEqual([copied, 1, 1, 2]);
     for (const { status } of items) statuses.add(status);
-    // A copy of a delivered alert has nothing to hold. A person decides about the others.
+    // A copy from after the delivery says that the alert was sent. With an earlier copy the alert is held, because it may have
+    // been sent, until a user sends or drops it.
     for (const { status, deliveryId } of items) if (status === "inDoubt") await restarted.held.drop(deliveryId, caller);
     await restarted.evaluate();
     await fixture.handleAllMessages(restarted);

@@ -175,6 +175,7 @@ test("the list of work compares a rotation with the directory, and says if the i
   await world.run(rotationId);
 });
 
+// Held copies: the copies of the new value that the rotation keeps in the service's own vault, which is not part of the store.
 test.each(["gone", "restored"])(
   "a completed rotation causes no lockout if the store is restored from a copy of any of its steps, with held copies that are %s",
   async (heldCopies) => {

@@ -186,7 +186,7 @@ describe("removing", () => {
   test("a removed subscription leaves the scope, and returns when it is added again", async () => {
     const { subscriptions, audit, forgotten, clock } = createFixture(optionsWithInventory());
     await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
-    clock.forward(MINUTE_MS);
+    clock.advance(MINUTE_MS);
     const removed = await subscriptions.remove(PAYMENTS.toUpperCase(), admin);
     expect(removed).toEqual({
       inventory: { outcome: "outOfScope", vaults: 3, assets: 40 },
@@ -221,10 +221,10 @@ describe("removing", () => {
     const { subscriptions, clock } = createFixture({ watchAll: false, counts });
     for (const id of [PAYMENTS, CLAIMS, SHARED]) await subscriptions.add({ subscriptionId: id, name: id }, admin);
     for (const id of [PAYMENTS, CLAIMS, SHARED]) {
-      clock.forward(MINUTE_MS);
+      clock.advance(MINUTE_MS);
       await subscriptions.remove(id, admin);
     }
-    clock.forward(MINUTE_MS);
+    clock.advance(MINUTE_MS);
     await subscriptions.add({ subscriptionId: CLAIMS, name: "claims" }, admin);
     const since = async (id: string) => (await subscriptions.get(id)).outOfScopeSince;
     expect(await Promise.all([PAYMENTS, CLAIMS, SHARED].map(since))).toEqual([
@@ -379,7 +379,7 @@ describe("watchAll", () => {
       returns: [],
     });
     expect(await scopeOf({ subscriptions })).toBe("all");
-    clock.forward(SECOND_MS);
+    clock.advance(SECOND_MS);
     await settings.update("features", { watchAll: false }, admin);
     await subscriptions.refreshScope(admin);
     expect(audit.events.at(-1)).toMatchObject({
@@ -399,7 +399,7 @@ describe("watchAll", () => {
       ["Claims", false, leftAt],
       ["payments", true, null],
     ]);
-    clock.forward(SECOND_MS);
+    clock.advance(SECOND_MS);
     // Another refresh does not change the time at which the subscription left.
     await subscriptions.refreshScope(admin);
     expect((await listedStates())[0]).toEqual(["Claims", false, leftAt]);
@@ -538,11 +538,11 @@ describe("deleting the inventory of subscriptions that left", () => {
     await settings.update("features", { watchAll: false }, admin);
     await settings.update("retention", { outOfScopeRetentionDays: 2 }, admin);
     await subscriptions.refreshScope(admin);
-    clock.forward(2 * DAY_MS);
+    clock.advance(2 * DAY_MS);
     await subscriptions.forgetOutOfScope(admin);
     expect(forgotten).toEqual([]);
     await subscriptions.add({ subscriptionId: OTHER, name: "back" }, admin);
-    clock.forward(1);
+    clock.advance(1);
     expect((await problemOf(subscriptions.forgetOutOfScope(admin))).code).toBe("conflict");
     expect(forgotten).toEqual([PAYMENTS]);
     expect(audit.events.filter(({ type }) => type === "scope.forgotten").map(({ outcome }) => outcome)).toEqual([
@@ -564,7 +564,7 @@ describe("deleting the inventory of subscriptions that left", () => {
       forget: async (id) => Promise.reject(new Problem("conflict", `A worker writes ${id}.`)),
     });
     await subscriptions.refreshScope(admin);
-    clock.forward(1000 * DAY_MS);
+    clock.advance(1000 * DAY_MS);
     await expect(subscriptions.forgetOutOfScope(admin)).rejects.toMatchObject({
       message: "2 subscriptions could not be deleted",
       errors: [PAYMENTS, CLAIMS].map((id) => ({ message: `A worker writes ${id}.` })),
@@ -581,7 +581,7 @@ describe("deleting the inventory of subscriptions that left", () => {
       await subscriptions.storeReadable(list, true);
     }
     const storedKeysAfter = async (milliseconds: number) => {
-      clock.forward(milliseconds);
+      clock.advance(milliseconds);
       await subscriptions.forgetOutOfScope(admin);
       // By subscription: when it left the scope, its display name, and since when the list of subscriptions lacks it.
       const { left, discovered, unseenSince } = (await readScopeRow(tables))!;

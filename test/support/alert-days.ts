@@ -54,7 +54,7 @@ export interface DaysOutcome {
   renewed: number;
   /** Number of scans, including the one before the first day. */
   scans: number;
-  /** Day and place of each kill. */
+  /** When each kill happened: the day, and the write or operation. */
   kills: string[];
   /** Number of mails that the simulated cloud stored. */
   mailFiles: number;

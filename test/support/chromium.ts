@@ -18,7 +18,7 @@ export interface Browser {
 /** Programs on the `PATH` of Linux. `chromium-browser` is missing: on Ubuntu it only prints how to install Chromium. */
 const PROGRAMS = ["google-chrome", "google-chrome-stable", "microsoft-edge", "microsoft-edge-stable", "chromium"];
 
-/** Places where the installers of Chrome, Edge and Chromium put them on macOS and Windows. */
+/** Names and folders under which the installers of Chrome, Edge and Chromium put them on macOS and Windows. */
 const MAC_APPLICATIONS = ["Google Chrome", "Microsoft Edge", "Chromium"];
 const WINDOWS_FOLDERS = ["ProgramFiles", "ProgramFiles(x86)", "LOCALAPPDATA"];
 const WINDOWS_PROGRAMS = [

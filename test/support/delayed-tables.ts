@@ -2,15 +2,15 @@ import type { Tables } from "../../shared/platform/storage/tables.ts";
 
 /**
  * Starts work on tables, and delays one of its requests until the returned function is called. Tests of concurrent writers use
- * this to place one writer's request after the writes of another. `withInterruption` says which calls count as requests.
+ * this to delay one writer's request until after the writes of another. `withInterruption` says which calls count as requests.
  *
- * @param options.at - Number of the delayed request, counted from 0.
- * @param options.dies - True if the work fails instead of sending the delayed request, like a process that crashes there.
+ * @param options.requestNumber - Number of the delayed request, counted from 0.
+ * @param options.crashes - True if the work fails instead of sending the delayed request, like a process that crashes there.
  * @returns A function that lets the work continue and waits for its end.
  */
 export function startDelayedWork(
   tables: Tables,
-  { at, dies }: { at: number; dies: boolean },
+  { requestNumber, crashes }: { requestNumber: number; crashes: boolean },
   work: (delayedTables: Tables) => Promise<unknown>,
 ): () => Promise<void> {
   let release: () => void = () => {};
@@ -18,9 +18,9 @@ export function startDelayedWork(
     release = resolve;
   });
   // The message "died" tells the simulated crash apart from a real failure of the work.
-  const delayedTables = withInterruption(tables, at, async () => {
+  const delayedTables = withInterruption(tables, requestNumber, async () => {
     await released;
-    if (dies) throw new Error("died");
+    if (crashes) throw new Error("died");
   });
   const finished = work(delayedTables).catch((error: Error) => {
     if (error.message !== "died") throw error;
@@ -32,13 +32,13 @@ export function startDelayedWork(
 }
 
 /**
- * Returns tables that wait for `meanwhile` before the request number `at`, counted from 0. Each call of `get`, `transaction`,
+ * Returns tables that wait for `meanwhile` before the request with this number, counted from 0. Each call of `get`, `transaction`,
  * `write` and `pages` counts as one request, even if the call sends several. Calls of all other methods don't count.
  */
-export function withInterruption(tables: Tables, at: number, meanwhile: () => Promise<void>): Tables {
+export function withInterruption(tables: Tables, requestNumber: number, meanwhile: () => Promise<void>): Tables {
   let requestCount = 0;
   const beforeRequest = async () => {
-    if (requestCount++ === at) await meanwhile();
+    if (requestCount++ === requestNumber) await meanwhile();
   };
   return {
     ...tables,

@@ -65,7 +65,7 @@ export async function startKillableApp(company: Company) {
     { environment: { PATH: process.env.PATH, ...clock.environment, NODE_OPTIONS: preload }, isReady: parseJsonLine },
   );
   const { environment, controlUrl } = cloud.ready as { environment: Record<string, string>; controlUrl: string };
-  const control = <T>(method: string, at: string, body?: object) => json<T>(method, `${controlUrl}/${at}`, body);
+  const control = <T>(method: string, route: string, body?: object) => json<T>(method, `${controlUrl}/${route}`, body);
 
   let host: RunningHost | undefined;
   const startHost = async () => {
@@ -103,13 +103,13 @@ export async function startKillableApp(company: Company) {
     token = (await json<{ access_token: string }>("POST", `${host!.url}/auth/login`, ADMIN)).access_token;
   };
   /** Calls the API as the administrator, and signs in again when the moved clock has passed the token's expiry. */
-  const admin = async <T>(method: string, at: string, body?: object): Promise<T> => {
+  const admin = async <T>(method: string, route: string, body?: object): Promise<T> => {
     try {
-      return await json<T>(method, host!.url + at, body, token);
+      return await json<T>(method, host!.url + route, body, token);
     } catch (error) {
       if (!(error instanceof HttpError && error.status === 401)) throw error;
       await signIn();
-      return await json<T>(method, host!.url + at, body, token);
+      return await json<T>(method, host!.url + route, body, token);
     }
   };
   /** Runs the timer that evaluates the alert rules. */
@@ -212,7 +212,7 @@ export async function startKillableApp(company: Company) {
     controlUrl,
     /** The folder with one JSON file for each mail that the simulated cloud accepted. */
     mailFolder: path.join(data, "mails"),
-    /** Day and place of each kill. */
+    /** Day and moment of each kill. */
     kills,
     admin,
     evaluateRules,

@@ -10,11 +10,11 @@ import path from "node:path";
  */
 export function tableUnder(page: string, heading: string): Record<string, string>[] {
   const lines = readFileSync(path.join(import.meta.dirname, "../..", page), "utf8").split("\n");
-  const start = lines.findIndex((line, at) => at > lines.indexOf(heading) && line.startsWith("|"));
+  const start = lines.findIndex((line, index) => index > lines.indexOf(heading) && line.startsWith("|"));
   if (!lines.includes(heading) || start < 0) throw new Error(`${page} has no table under "${heading}".`);
-  const end = lines.findIndex((line, at) => at > start && !line.startsWith("|"));
+  const end = lines.findIndex((line, index) => index > start && !line.startsWith("|"));
   const [columns, , ...rows] = lines.slice(start, end < 0 ? undefined : end).map(cellsOf);
-  return rows.map((cells) => Object.fromEntries(columns!.map((column, at) => [column, cells[at] ?? ""])));
+  return rows.map((cells) => Object.fromEntries(columns!.map((column, index) => [column, cells[index] ?? ""])));
 }
 
 const cellsOf = (line: string): string[] =>

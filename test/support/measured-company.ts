@@ -20,7 +20,9 @@ const vault = (index: number): CompanyVault => ({
 export const measuredCompany = (vaults: number): Company => ({
   subscriptions: Array.from({ length: SUBSCRIPTIONS }, (_, index) => ({
     name: `Subscription ${index}`,
-    vaults: Array.from({ length: vaults / SUBSCRIPTIONS }, (_, at) => vault((index * vaults) / SUBSCRIPTIONS + at)),
+    vaults: Array.from({ length: vaults / SUBSCRIPTIONS }, (_, vaultIndex) =>
+      vault((index * vaults) / SUBSCRIPTIONS + vaultIndex),
+    ),
   })),
 });
 

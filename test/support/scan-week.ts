@@ -151,20 +151,20 @@ export async function runWeek(options: WeekOptions): Promise<WeekOutcome> {
     const clients = createVaultSecrets(services);
     const secretsIn = (vault: string) => clients.open({ name: vault, vaultUri: uriOf(vault) });
     const kinds = createChangeKinds({ control, writer, secretsIn });
-    const plannedChanges = Array.from({ length: options.changes }, (_, at) => {
+    const plannedChanges = Array.from({ length: options.changes }, (_, changeNumber) => {
       const names = Object.keys(kinds);
-      const kind = names[at % names.length]!;
+      const kind = names[changeNumber % names.length]!;
       const { types } = kinds[kind]!;
-      const place = unchangedAssets.take(types[Math.floor(at / names.length) % types.length]!);
-      return { kind, place, at };
+      const target = unchangedAssets.take(types[Math.floor(changeNumber / names.length) % types.length]!);
+      return { kind, target, changeNumber };
     });
 
     const firstFullScanMs = Math.ceil(clock.now().getTime() / DAY_MS) * DAY_MS + FULL_SCAN_TIME_MS;
     // Changes are made halfway between two scans. With ten hours before the first scan, the first changes wait for five hours,
     // less than the six hours between two delta scans.
     moveTo(firstFullScanMs - 10 * HOUR_MS);
-    for (const { kind, place } of plannedChanges)
-      if (kind === "recovered") await secretsIn(place.vault).remove(place.name);
+    for (const { kind, target } of plannedChanges)
+      if (kind === "recovered") await secretsIn(target.vault).remove(target.name);
     await scan("full", false);
 
     const tracker = new ChangeTracker(Object.keys(kinds), writer, clock);
@@ -181,9 +181,9 @@ export async function runWeek(options: WeekOptions): Promise<WeekOutcome> {
       const [from, until] = [scanNumber, scanNumber + 1].map((part) =>
         Math.floor((part * plannedChanges.length) / scanCount),
       );
-      for (const { kind, place, at } of plannedChanges.slice(from, until)) {
-        const isSeen = await kinds[kind]!.make(place, at);
-        tracker.add({ ...place, kind, at: clock.now().getTime(), isSeen });
+      for (const { kind, target, changeNumber } of plannedChanges.slice(from, until)) {
+        const isSeen = await kinds[kind]!.make(target, changeNumber);
+        tracker.add({ ...target, kind, at: clock.now().getTime(), isSeen });
       }
       moveTo(dueMs);
       lastScanMs = dueMs;

@@ -17,14 +17,14 @@ export interface ChangedAsset {
   name: string;
 }
 
-/** Returns whether the inventory's record of an asset shows a change. Undefined if the inventory has no record of it. */
+/** Returns whether the inventory shows a change. `asset` is its record of the changed asset, undefined if it has none. */
 export type IsSeen = (asset: AssetRecord | undefined) => boolean;
 
 export interface ChangeKind {
   /** Types of the assets that the change applies to. */
   types: AssetType[];
-  /** Makes change number `at` of the week to the asset `place`. */
-  make(place: ChangedAsset, at: number): Promise<IsSeen>;
+  /** Makes change number `changeNumber` of the week to the asset `target`. */
+  make(target: ChangedAsset, changeNumber: number): Promise<IsSeen>;
 }
 
 /**
@@ -46,28 +46,28 @@ export function createChangeKinds({
   return {
     "new version": {
       types: ["secret", "key", "certificate"],
-      async make(place) {
-        const { vault, type, name } = place;
+      async make(target) {
+        const { vault, type, name } = target;
         if (type === "secret") control.putSecret(vault, { name });
         else if (type === "key") control.putKey(vault, { name });
         else control.putCertificate(vault, { name });
-        const { version, created } = itemOf(place);
+        const { version, created } = itemOf(target);
         return (asset) => (type === "secret" ? isAt(asset?.createdOn, created) : asset?.version === version);
       },
     },
     attributes: {
       types: ["secret", "key"],
-      async make(place, at) {
-        control.change(place.vault, KINDS[place.type], place.name, { expiresInDays: 400 + at });
-        const { expires } = itemOf(place);
+      async make(target, changeNumber) {
+        control.change(target.vault, KINDS[target.type], target.name, { expiresInDays: 400 + changeNumber });
+        const { expires } = itemOf(target);
         return (asset) => isAt(asset?.expiresOn, expires!);
       },
     },
     tags: {
       types: ["secret", "key", "certificate"],
-      async make({ vault, type, name }, at) {
-        control.change(vault, KINDS[type], name, { tags: { week: String(at) } });
-        return (asset) => asset?.tags?.week === String(at);
+      async make({ vault, type, name }, changeNumber) {
+        control.change(vault, KINDS[type], name, { tags: { week: String(changeNumber) } });
+        return (asset) => asset?.tags?.week === String(changeNumber);
       },
     },
     added: {
@@ -108,10 +108,12 @@ export function createChangeKinds({
     },
     "key rotation policy": {
       types: ["key"],
-      async make({ vault, name }, at) {
-        control.setRotation(vault, name, { rotateAfterDays: 100 + at });
+      async make({ vault, name }, changeNumber) {
+        control.setRotation(vault, name, { rotateAfterDays: 100 + changeNumber });
         return (asset) =>
-          asset?.rotationPolicy?.lifetimeActions.some((one) => one.timeAfterCreate === `P${100 + at}D`) === true;
+          asset?.rotationPolicy?.lifetimeActions.some(
+            ({ timeAfterCreate }) => timeAfterCreate === `P${100 + changeNumber}D`,
+          ) === true;
       },
     },
   };

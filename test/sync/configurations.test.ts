@@ -335,28 +335,28 @@ describe("a provider's credentials", () => {
   test.each([
     ["kubernetes", "secret", "namespace", "a namespace it must not see", "another-team"],
     ["hashicorp", "kv", "mount", "an empty mount", "team-kv"],
-  ] as const)("of %s %s with another %s do not write to that place: %s", async (id, service, member, _, otherPlace) => {
+  ] as const)("of %s %s with another %s write nothing there: %s", async (id, service, member, _, otherValue) => {
     const configuration = cloud.control.providers.configurations()[id]!;
-    const originalPlace = configuration[member] ?? "secret";
-    const save = (place: unknown) =>
-      fixture.sync.configurations.save(id, { ...configuration, [member]: place }, undefined, caller);
-    await save(originalPlace);
+    const originalValue = configuration[member] ?? "secret";
+    const save = (value: unknown) =>
+      fixture.sync.configurations.save(id, { ...configuration, [member]: value }, undefined, caller);
+    await save(originalValue);
     const target = { targetProvider: id, targetService: service, targetRegion: undefined };
     const newRecord = await fixture.createRecord({ ...target, targetName: fixture.unusedName("placed") });
     expect(await fixture.runAndGet(newRecord.recordId)).toMatchObject({ state: "inSync" });
-    await save(otherPlace);
+    await save(otherValue);
     await fixture.makeDue(newRecord);
     cloud.control.resetCounts();
     const failing = await fixture.runAndGet(newRecord.recordId);
     expect(failing).toMatchObject({ state: "failing", failure: { code: "otherPlace" } });
-    expect(failing.failure!.remedy).toContain(`${member} was "${originalPlace}"`);
+    expect(failing.failure!.remedy).toContain(`${member} was "${originalValue}"`);
     const written = Object.keys(cloud.control.counts()).filter((name) => /^(kubernetes|kv)\.(?!get|read)/.test(name));
     expect(written).toEqual([]);
     expect(await problemOf(fixture.sync.remove(newRecord.recordId, true, undefined, caller))).toEqual([
       "conflict",
       undefined,
     ]);
-    await save(originalPlace);
+    await save(originalValue);
     expect(await fixture.runAndGet(newRecord.recordId)).toMatchObject({ state: "inSync" });
     expect(await fixture.historyKinds(newRecord.recordId)).toEqual(["recovered", "failed", "created"]);
   });

@@ -234,7 +234,7 @@ describe("a source", () => {
     ["that has expired", "sourceExpired", async () => put({ expiresInDays: -1 })],
     ["that is not valid yet", "sourceNotYetValid", async () => put({ activeInDays: 1000 })],
     ["that backs a certificate", "sourceManaged", async () => "www"],
-    ["that is a copy itself", "syncLoop", async () => put({ tags: MARKED })],
+    ["that is a copy itself", "syncLoop", async () => put({ tags: TAGS_OF_COPY })],
   ])("%s fails with the code %s and has one history entry", async (_what, code, make) => {
     const { recordId, targetName, scheduleHours } = await fixture.createRecord({ sourceSecret: await make() });
     for (let ticks = 0; ticks < 2; ticks++) {
@@ -258,7 +258,7 @@ describe("a source", () => {
   });
 
   /** Tags of a secret that another sync record wrote. */
-  const MARKED = { "managed-by": "credential-lifecycle", "sync-record": "01J00000000000000000000000" };
+  const TAGS_OF_COPY = { "managed-by": "credential-lifecycle", "sync-record": "01J00000000000000000000000" };
   function put(secret: object): string {
     const name = fixture.unusedName("odd");
     cloud.control.putSecret(SOURCE, { name, value: "value-one", ...secret });

@@ -75,7 +75,7 @@ const createAndRun = async (given: Parameters<Fixture["createRecord"]>[0] = {}) 
 
 /** Ways in which another vault gets the name of an existing one. In another subscription, a scan finds it first. */
 const REPLACEMENTS: [how: string, replace: (name: string) => Promise<void>][] = [
-  ["created again in the same place", async (name) => cloud.control.putVault(shop, { name })],
+  ["created again in the same subscription", async (name) => cloud.control.putVault(shop, { name })],
   [
     "created in another subscription",
     async (name) => {
@@ -140,7 +140,7 @@ test("the source vault of a copy at another provider is checked, too", async () 
   expect(await fixture.sync.get(record.recordId)).toMatchObject({ failure: { code: "otherPlace", side: "source" } });
 });
 
-test("a vault that a scan has not found in its new place is not used", async () => {
+test("a vault that a scan has not found in its new subscription is not used", async () => {
   const record = await createAndRun();
   cloud.control.removeVault(COPIES);
   cloud.control.putVault(otherSubscription, { name: COPIES, createdDaysAgo: 400 });

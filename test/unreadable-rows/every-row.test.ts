@@ -43,8 +43,8 @@ interface Operation {
 /** One row of a kind. */
 interface Sample {
   kind: StoredKind;
-  /** The table and the keys, as in audit entries. */
-  place: string;
+  /** `<table>/<partition key>/<row key>`, as in audit entries. */
+  rowPath: string;
   original: RawRow;
 }
 
@@ -218,7 +218,7 @@ async function findSamples(): Promise<void> {
     const original = stored
       .get(table)
       ?.findLast((row) => isOfKind(kind, row.partitionKey, row.rowKey) && row.rowKey !== "admin");
-    if (original) samples.push({ kind, place: `${table}/${original.partitionKey}/${original.rowKey}`, original });
+    if (original) samples.push({ kind, rowPath: `${table}/${original.partitionKey}/${original.rowKey}`, original });
   }
 }
 
@@ -244,8 +244,8 @@ function withoutServiceMembers(row: RawRow): RawRow {
   return { partitionKey, rowKey, ...Object.fromEntries(membersOf(row)) };
 }
 
-/** Returns the places of the rows that the audit log names as unreadable. */
-async function recordedPlaces(): Promise<string[]> {
+/** Returns the paths of the rows that the audit log names as unreadable. */
+async function recordedRows(): Promise<string[]> {
   const { items } = (await send("GET", "/audit/entries?event_type=storage.rowUnreadable&limit=1000")).body as {
     items: { target?: { id: string } }[];
   };
@@ -261,9 +261,9 @@ test("the list of kinds has every entity in the code", async () => {
       /const (\w+)[^=\n]* = (?:entity|fenceEntity)\(/g,
     );
     for (const [, name] of declared) {
-      const place = `${file.slice("shared/".length)} ${name}`;
+      const declaration = `${file.slice("shared/".length)} ${name}`;
       const entity = ((await import(path.join(ROOT, file))) as Record<string, Entity<unknown> | undefined>)[name!];
-      if ((!entity || !listed.has(entity)) && !NOT_LISTED.includes(place)) missing.push(place);
+      if ((!entity || !listed.has(entity)) && !NOT_LISTED.includes(declaration)) missing.push(declaration);
     }
   }
   expect(missing).toEqual([]);
@@ -293,7 +293,7 @@ describe("a store with rows of all kinds", () => {
     expect(await failedTimers()).toEqual([]);
     const { unreadable: count, unverified, left } = await walk();
     expect([count, unverified, left]).toEqual([0, 0, []]);
-    expect(await recordedPlaces()).toEqual([]);
+    expect(await recordedRows()).toEqual([]);
     expect((await send("GET", "/health?deep=true")).body.unreadableRows).toEqual({ listed: 0, more: false });
   }, 120_000);
 
@@ -384,7 +384,7 @@ const ORIGINAL_ROWS =
 
 /** Returns the samples of rows that follow from others. */
 const derivedRows = () =>
-  samples.filter(({ kind, place }) => COMPARED_ROWS.includes(kind) && !ORIGINAL_ROWS.test(place));
+  samples.filter(({ kind, rowPath }) => COMPARED_ROWS.includes(kind) && !ORIGINAL_ROWS.test(rowPath));
 
 /** Makes these rows unreadable, and checks that no path answers 500 and that the health counts unreadable rows. */
 async function breakTogether(broken: readonly Sample[]): Promise<void> {
@@ -405,12 +405,12 @@ async function listedRows(): Promise<number> {
   return body.unreadableRows.listed;
 }
 
-/** Returns the places of those rows that can't be read. */
+/** Returns the paths of those rows that can't be read. */
 async function stillUnreadable(rows: readonly Sample[]): Promise<string[]> {
   const found: string[] = [];
-  for (const { kind, place, original } of rows) {
+  for (const { kind, rowPath, original } of rows) {
     const row = await tables.get(kind.entity, original.partitionKey, original.rowKey).catch((error: Error) => error);
-    if (row instanceof Error) found.push(`${place}: ${row.message}`);
+    if (row instanceof Error) found.push(`${rowPath}: ${row.message}`);
   }
   return found;
 }
@@ -418,26 +418,27 @@ async function stillUnreadable(rows: readonly Sample[]): Promise<string[]> {
 test("all rows that follow from others, broken at once, are rebuilt within one walk and recorded once", async () => {
   // A walk starts three days after the previous one.
   await moveClock(4);
-  const before = await recordedPlaces();
+  const before = await recordedRows();
   const broken = derivedRows();
   expect(broken.length).toBeGreaterThan(15);
   await breakTogether(broken);
   const { left } = await walk();
   expect([await stillUnreadable(broken), left]).toEqual([[], []]);
   // Earlier tests broke and repaired the same rows, which the audit log has then recorded.
-  const recorded = (await recordedPlaces()).slice(0, -before.length || undefined);
+  const recorded = (await recordedRows()).slice(0, -before.length || undefined);
   expect(recorded).toHaveLength(new Set(recorded).size);
 }, 120_000);
 
 test("if a vault's row, an asset's row and all of their copies are broken too, a full scan on request writes them again", async () => {
   await moveClock(8);
-  const own = samples.find(({ place }) => place.startsWith(`Vaults/vaults/${vaultKey("")}`))!;
+  const own = samples.find(({ rowPath }) => rowPath.startsWith(`Vaults/vaults/${vaultKey("")}`))!;
   const name = own.original.rowKey.slice(vaultKey("").length);
+  // `s!<subscription>!<name>` is the copy by which vaults are listed per subscription.
   const copy = (await readTable("Vaults")).find(({ rowKey }) => /^s!.*!/.test(rowKey) && rowKey.endsWith(`!${name}`))!;
   const lost = [
     own,
-    { ...own, original: copy, place: `Vaults/vaults/${copy.rowKey}` },
-    ...samples.filter(({ place }) => place.startsWith(`Assets/vault:${name}/n!`)),
+    { ...own, original: copy, rowPath: `Vaults/vaults/${copy.rowKey}` },
+    ...samples.filter(({ rowPath }) => rowPath.startsWith(`Assets/vault:${name}/n!`)),
   ];
   expect(lost).toHaveLength(3);
   const broken = [...derivedRows().filter(({ original }) => original.rowKey !== copy.rowKey), ...lost];
@@ -445,7 +446,7 @@ test("if a vault's row, an asset's row and all of their copies are broken too, a
   await walk();
   // Only rows of this vault may wait for the scan, and the health counts them.
   const left = await stillUnreadable(broken);
-  expect(left.filter((place) => !place.includes(name))).toEqual([]);
+  expect(left.filter((rowPath) => !rowPath.includes(name))).toEqual([]);
   expect(await listedRows()).toBeGreaterThanOrEqual(left.length);
 
   const { status, body } = await send("POST", "/api/assets/discovery/scan", { mode: "full" });
@@ -459,9 +460,9 @@ test("if a vault's row, an asset's row and all of their copies are broken too, a
     { timeout: 60_000, interval: 200 },
   );
   expect(await stillUnreadable(broken)).toEqual([]);
-  for (const { kind, place, original } of lost)
-    expect([place, await tables.get(kind.entity, original.partitionKey, original.rowKey)]).toEqual([
-      place,
+  for (const { kind, rowPath, original } of lost)
+    expect([rowPath, await tables.get(kind.entity, original.partitionKey, original.rowKey)]).toEqual([
+      rowPath,
       expect.objectContaining({ rowKey: original.rowKey }),
     ]);
   // The daily cleanup removes the repaired rows from the list.
@@ -469,19 +470,19 @@ test("if a vault's row, an asset's row and all of their copies are broken too, a
   const listed: string[] = [];
   for await (const rows of tables.pages(Listed, { partitionKey: "rows" }))
     listed.push(...rows.map(({ table, partition, key }) => `${table}/${partition}/${key}`));
-  expect(listed.filter((place) => broken.some((sample) => sample.place === place))).toEqual([]);
+  expect(listed.filter((rowPath) => broken.some((sample) => sample.rowPath === rowPath))).toEqual([]);
 }, 120_000);
 
 test("one walk finds every unreadable row that no answer needs", async () => {
   await moveClock(12);
-  const before = new Set(await recordedPlaces());
+  const before = new Set(await recordedRows());
   // The list of unreadable rows does not report its own rows, and a walk needs the settings and its own record.
-  const isBroken = ({ kind, place }: Sample) =>
-    OTHER_ROWS.includes(kind) && !before.has(place) && !/^(UnreadableRows|Settings|Reconciliation)/.test(place);
+  const isBroken = ({ kind, rowPath }: Sample) =>
+    OTHER_ROWS.includes(kind) && !before.has(rowPath) && !/^(UnreadableRows|Settings|Reconciliation)/.test(rowPath);
   const broken = samples.filter(isBroken);
   await write(broken.map((sample) => [sample, unreadable(sample)]));
   await walk();
-  const recorded = new Set(await recordedPlaces());
+  const recorded = new Set(await recordedRows());
   expect(broken.length).toBeGreaterThan(10);
-  expect(broken.filter(({ place }) => !recorded.has(place)).map(({ place }) => place)).toEqual([]);
+  expect(broken.filter(({ rowPath }) => !recorded.has(rowPath)).map(({ rowPath }) => rowPath)).toEqual([]);
 }, 120_000);

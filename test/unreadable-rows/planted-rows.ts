@@ -74,8 +74,7 @@ export async function plantLateRows(tables: Tables, vaultName: string): Promise<
     ...acknowledgement,
     acknowledgedBy: "admin",
   });
-  const mark = compliance.changedVaultKey(vaultName);
-  await tables.put(compliance.ChangedRows, compliance.STATE, mark, { unknown: true });
+  await tables.put(compliance.ChangedRows, compliance.STATE, compliance.changedVaultKey(vaultName), { unknown: true });
   await tables.put(Summary, "summary", "summary", { recordedAt: SINCE });
   const row = { table: "Planted", partition: "planted", key: "planted", version: "1", reason: "planted" };
   await tables.put(Listed, "rows", "planted", { ...row, reportedAt: SINCE, auditId: ID, audited: true });

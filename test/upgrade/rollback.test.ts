@@ -118,7 +118,7 @@ describe.skipIf(skipWithout("history")).each(EARLIER_BUILDS)("the build %s on a 
     expect(await runTimer(service.url, "evaluateAlerts")).toBe(true);
     expect(await runTimer(service.url, "startReconciliation")).toBe(true);
     await service.waitUntilIdle();
-    // The first run of the check ends the time in which rows without a signature are accepted.
+    // This timer also checks the signed rows. Its first run ends the time in which rows without a signature are accepted.
     expect(await runTimer(service.url, "watchScans")).toBe(true);
     await service.hosts[0]!.stop("SIGKILL");
   }, 300_000);

@@ -4,14 +4,14 @@ import { versionFrom } from "./identifiers.ts";
 import { type Certificate, type CertificateVersion, current } from "./items.ts";
 import { publicKey } from "./key-pool.ts";
 
-/** Distinguished names of issuers. */
+/** Distinguished names of authorities, by the issuer in the vault's policy. `LetsEncrypt` is the only one that is no such issuer. */
 const ISSUERS: Record<string, string> = {
   DigiCert: "CN=DigiCert Global G2 TLS RSA SHA256 2020 CA1, O=DigiCert Inc, C=US",
   GlobalSign: "CN=GlobalSign RSA OV SSL CA 2018, O=GlobalSign nv-sa, C=BE",
   Unknown: "CN=Acme Issuing CA 01, O=Acme Corporation, C=NL",
   LetsEncrypt: "CN=R12, O=Let's Encrypt, C=US",
 };
-/** Authorities whose certificates browsers trust. They embed signed timestamps of certificate transparency logs. */
+/** Authorities whose certificates browsers trust. They embed signed certificate timestamps (SCT) of certificate transparency logs. */
 const PUBLIC_AUTHORITIES = ["DigiCert", "GlobalSign", "LetsEncrypt"];
 
 /**
@@ -40,7 +40,8 @@ export class CertificateMaker {
 
   #create(name: string, version: CertificateVersion): Buffer {
     if (version.der !== undefined) return Buffer.from(version.der, "base64");
-    // A vault names the issuer of a Let's Encrypt certificate `Unknown`.
+    // Vaults can't order from Let's Encrypt or from the company's own authority, so a vault names both issuers `Unknown`. Only
+    // `authority` shows that Let's Encrypt signed a certificate. The company's own authority has the name of `Unknown`.
     const authority = version.authority === "LetsEncrypt" ? version.authority : version.issuer;
     const selfSigned = version.issuer === "Self";
     const usesSigningKey = selfSigned && version.shape.type === "RSA" && version.shape.size === 2048;

@@ -8,8 +8,9 @@ import { checkInfra, parseTemplates, type Templates, typesIn } from "../check.ts
 import { readInfraFiles } from "../files.ts";
 import type { Change } from "./mistakes-by-kind.ts";
 
-// Tests what an upgrade of an existing deployment would lose (addresses and defaults), the configuration of the provider and the
-// commands in the documentation. Each test changes the real files in memory. A correct change must have no finding.
+// Tests the checks of `npm run check:infra` that find: Terraform addresses and parameter defaults whose change would delete resources of
+// an existing deployment or change its price, wrong provider configurations, and wrong commands in the documentation. Each test
+// changes texts of the real templates and documents in memory. A correct change must have no finding.
 
 const files = readInfraFiles();
 const { scripts } = JSON.parse(readFileSync("package.json", "utf8")) as { scripts: object };
@@ -55,7 +56,10 @@ const beforeFunctionApp = (text: string): Change => [`${TERRAFORM}/app.tf`, FUNC
 const RENAMED_MODULE: Change[] = [[`${TERRAFORM}/main.tf`, 'module "rotation" {', 'module "rotated_groups" {']];
 const PARAMETERS = `${BICEP}/main.parameters.json`;
 
-/** A new default everywhere: in both languages, for azd and in the table of a page. */
+/**
+ * Changes a default in Bicep, for azd and in the table of a documentation page. `bicep` has the type and default in Bicep, before and
+ * after, and `row` the page, and the default in its table, before and after.
+ */
 const newDefault = (name: string, snake: string, bicep: [string, string], row: [string, string, string]): Change[] => [
   [`${BICEP}/main.bicep`, `param ${name} ${bicep[0]}`, `param ${name} ${bicep[1]}`],
   [`${BICEP}/service.bicep`, `param ${name} ${bicep[0]}`, `param ${name} ${bicep[1]}`],
@@ -113,7 +117,8 @@ test.each<[what: string, changes: Change[]]>([
   ],
   ["a name of another environment", [[OPTIONS, "--policy-assignment evt-lifecycle", "--policy-assignment evt-NAME"]]],
 ])("correct code has no finding: %s", async (_, changes) => {
-  // A loop's condition is also compared with Bicep, and has findings there.
+  // The changed condition of a loop differs from the condition in Bicep. Another check reports that difference, so its findings are
+  // left out here.
   const found = await messagesAfter(changes);
   expect(found.filter((message) => !message.includes("created under the condition"))).toEqual([]);
 });
@@ -168,12 +173,12 @@ test.each<[what: string, changes: Change[], message: RegExp]>([
     /terraform_data.second is not in .*addresses.json/,
   ],
   [
-    "a moved block to nothing",
+    "a moved block to a resource that is not declared",
     [beforeFunctionApp(moved("azurerm_service_plan.old", "azurerm_service_plan.new"))],
     /leads to azurerm_service_plan.new, which is not declared/,
   ],
   [
-    "a moved block from what is still there",
+    "a moved block from a resource that is still declared",
     [beforeFunctionApp(moved("azurerm_key_vault.vault", "azurerm_service_plan.plan"))],
     /leads from azurerm_key_vault.vault, which is still declared/,
   ],
@@ -194,7 +199,7 @@ test.each<[what: string, changes: Change[], message: RegExp]>([
     /azurerm_key_vault.vault has the keys "count", before ""/,
   ],
   [
-    "the first apply's identity is not kept",
+    "tags that change with the person who runs terraform apply",
     [
       [
         `${TERRAFORM}/main.tf`,
@@ -226,7 +231,7 @@ test.each<[what: string, changes: Change[], message: RegExp]>([
     /the default of instanceMemoryMb must be 512, but is 2048: the price/,
   ],
   [
-    "an option with a value",
+    "an optional parameter with a default that is not empty",
     [
       [
         VARIABLES,

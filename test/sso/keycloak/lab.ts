@@ -78,7 +78,7 @@ export class Lab {
   }
 
   /** Signs a person in with a new browser, and returns the browser. */
-  async signedIn(person: string): Promise<Browser> {
+  async signInNewBrowser(person: string): Promise<Browser> {
     const browser = new Browser(this.service);
     const page = await browser.signIn(person);
     if (page.view === undefined) throw new Error(await this.outcome(browser, page));

@@ -57,14 +57,14 @@ describe.skipIf(skipWithout("keycloak"))("with Keycloak by OpenID Connect", () =
     }
   }
 
-  const endAll = (id: string) => lab.realm.admin("POST", `/users/${id}/logout`, {});
+  const endAllSessions = (id: string) => lab.realm.admin("POST", `/users/${id}/logout`, {});
 
   /** Signs Uma in with a number of browsers, without earlier sessions at Keycloak, and returns how many sessions ended. */
   async function afterLogout(count: number, logOut: (id: string) => Promise<unknown>): Promise<string> {
     const { id } = await lab.realm.user("uma");
-    await endAll(id);
+    await endAllSessions(id);
     const browsers: Browser[] = [];
-    while (browsers.length < count) browsers.push(await lab.signedIn("uma"));
+    while (browsers.length < count) browsers.push(await lab.signInNewBrowser("uma"));
     await logOut(id);
     await Promise.allSettled(browsers.map((browser) => browser.requireEnd()));
     const users = await Promise.all(browsers.map((browser) => browser.me()));
@@ -102,7 +102,7 @@ describe.skipIf(skipWithout("keycloak"))("with Keycloak by OpenID Connect", () =
     return decodeURIComponent(page.view ?? "none");
   });
   sees("the session at Keycloak signs in without a password", "in as admin", async () => {
-    const browser = await lab.signedIn("ada");
+    const browser = await lab.signInNewBrowser("ada");
     await browser.open(`${ORIGIN}/auth/sso/login`);
     return await lab.outcome(browser, await browser.open(`${ORIGIN}/auth/sso/login`));
   });
@@ -139,7 +139,7 @@ describe.skipIf(skipWithout("keycloak"))("with Keycloak by OpenID Connect", () =
     "role changed at Keycloak: the next sign-in ends the older session",
     "in as operator, older session ended",
     async () => {
-      const older = await lab.signedIn("olga");
+      const older = await lab.signInNewBrowser("olga");
       await lab.realm.setRoles("olga", ["Lifecycle.User"]);
       await lab.signIn("olga");
       const ended = (await older.me()) === undefined;
@@ -148,7 +148,7 @@ describe.skipIf(skipWithout("keycloak"))("with Keycloak by OpenID Connect", () =
     },
   );
   sees("username and name with umlauts", "jurgen.grosse, juergen.groesse@acme.example", async () => {
-    const me = await (await lab.signedIn("jürgen.größe")).me();
+    const me = await (await lab.signInNewBrowser("jürgen.größe")).me();
     return `${me?.username}, ${me?.email}`;
   });
   sees("allowed domains: address not verified, then verified", "403 emailDomain, in as user", () =>
@@ -301,7 +301,7 @@ describe.skipIf(skipWithout("keycloak"))("with Keycloak by OpenID Connect", () =
 
   // Sign-outs.
   sees("sign-out here ends Keycloak's session and leads back", "asked, back at /, password asked", async () => {
-    const browser = await lab.signedIn("uma");
+    const browser = await lab.signInNewBrowser("uma");
     let page = await browser.open((await browser.signOut())!);
     const asked = /name="confirmLogout"/.test(page.text);
     if (asked) page = await browser.submit(page, undefined, { confirmLogout: "Logout" });
@@ -315,17 +315,19 @@ describe.skipIf(skipWithout("keycloak"))("with Keycloak by OpenID Connect", () =
     }),
   );
   // Keycloak 26.0.7 sends one logout token, whatever the number of sessions.
-  sees("an administrator ends all sessions of a person at Keycloak", "1 of 2 ended", () => afterLogout(2, endAll));
+  sees("an administrator ends all sessions of a person at Keycloak", "1 of 2 ended", () =>
+    afterLogout(2, endAllSessions),
+  );
   sees("the same without Backchannel logout session required", "2 of 2 ended", () =>
     lab.realm.withClient({ attributes: { "backchannel.logout.session.required": "false" } }, () =>
-      afterLogout(2, endAll),
+      afterLogout(2, endAllSessions),
     ),
   );
   sees(
     "sign-out at Keycloak in one browser: back-channel logout of its session only",
     "ended, other continues",
     async () => {
-      const [one, other] = [await lab.signedIn("uma"), await lab.signedIn("uma")];
+      const [one, other] = [await lab.signInNewBrowser("uma"), await lab.signInNewBrowser("uma")];
       const page = await one.open(`${lab.realm.url}/protocol/openid-connect/logout`);
       await one.submit(page, undefined, { confirmLogout: "Logout" });
       await one.requireEnd();
@@ -334,7 +336,7 @@ describe.skipIf(skipWithout("keycloak"))("with Keycloak by OpenID Connect", () =
   );
   sees("back-channel logout without session ids ends all sessions of the person", "ended, other ended", () =>
     lab.realm.withClient({ attributes: { "backchannel.logout.session.required": "false" } }, async () => {
-      const [one, other] = [await lab.signedIn("uma"), await lab.signedIn("uma")];
+      const [one, other] = [await lab.signInNewBrowser("uma"), await lab.signInNewBrowser("uma")];
       const page = await one.open(`${lab.realm.url}/protocol/openid-connect/logout`);
       await one.submit(page, undefined, { confirmLogout: "Logout" });
       await one.requireEnd();

@@ -89,7 +89,7 @@ describe.skipIf(skipWithout("keycloak"))("with Keycloak by SAML", () => {
     return decodeURIComponent(page.view ?? "none");
   });
   sees("username, email address and name with umlauts", "jurgen.grosse, juergen.groesse@acme.example", async () => {
-    const me = await (await lab.signedIn("jürgen.größe")).me();
+    const me = await (await lab.signInNewBrowser("jürgen.größe")).me();
     return `${me?.username}, ${me?.email}`;
   });
   sees("no mapped role", "403 noRole", () => lab.signIn("nina"));
@@ -98,7 +98,7 @@ describe.skipIf(skipWithout("keycloak"))("with Keycloak by SAML", () => {
     "role changed at Keycloak: the next sign-in ends the older session",
     "in as operator, older session ended",
     async () => {
-      const older = await lab.signedIn("olga");
+      const older = await lab.signInNewBrowser("olga");
       await lab.realm.setRoles("olga", ["Lifecycle.User"]);
       await lab.signIn("olga");
       const ended = (await older.me()) === undefined;
@@ -261,7 +261,7 @@ describe.skipIf(skipWithout("keycloak"))("with Keycloak by SAML", () => {
     const others = protocolMappers.filter(({ name }: Representation) => name !== "single role");
     const path = `/clients/${id}/protocol-mappers/models`;
     for (const one of others) await lab.realm.admin("DELETE", `${path}/${one.id}`);
-    const me = await (await lab.signedIn("eve")).me();
+    const me = await (await lab.signInNewBrowser("eve")).me();
     for (const { id: _, ...one } of others) await lab.realm.admin("POST", path, one);
     return `${me?.username}, ${me?.email}`;
   });
@@ -357,7 +357,7 @@ describe.skipIf(skipWithout("keycloak"))("with Keycloak by SAML", () => {
     "sign-out here: Keycloak accepts the LogoutRequest, ends its session and leads back",
     "back at /, password asked",
     async () => {
-      const browser = await lab.signedIn("uma");
+      const browser = await lab.signInNewBrowser("uma");
       const page = await browser.open((await browser.signOut())!);
       const again = await browser.open(`${ORIGIN}/auth/sso/login`);
       const at = page.view ?? (await lab.outcome(browser, page));
@@ -368,7 +368,7 @@ describe.skipIf(skipWithout("keycloak"))("with Keycloak by SAML", () => {
     "sign-out at Keycloak: its LogoutRequest ends the session of this browser only",
     "ended, other continues, Keycloak 200: You are logged out",
     async () => {
-      const [browser, other] = [await lab.signedIn("uma"), await lab.signedIn("uma")];
+      const [browser, other] = [await lab.signInNewBrowser("uma"), await lab.signInNewBrowser("uma")];
       const page = await browser.open(`${lab.realm.url}/protocol/openid-connect/logout`);
       const end = await browser.submit(page, undefined, { confirmLogout: "Logout" });
       const own = (await browser.me()) ? "continues" : "ended";
@@ -379,7 +379,7 @@ describe.skipIf(skipWithout("keycloak"))("with Keycloak by SAML", () => {
     "an administrator ends the session at Keycloak: a redirect needs the browser, so ours continues",
     "continues",
     async () => {
-      const browser = await lab.signedIn("uma");
+      const browser = await lab.signInNewBrowser("uma");
       const { id } = await lab.realm.user("uma");
       await lab.realm.admin("POST", `/users/${id}/logout`, {});
       return (await browser.me()) ? "continues" : "ended";

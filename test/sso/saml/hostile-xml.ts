@@ -28,7 +28,7 @@ export const HOSTILE_XML: Record<string, { xml: string; reason: SamlReason }> = 
   "30,000 levels": malformedDocument(nestedElements(30_000, () => "<a>")),
   "51 levels": malformedDocument(nestedElements(51, () => "<a>")),
   "65 prefixes on few levels": malformedDocument(
-    nestedElements(13, (level) => `<a${repeat(5, (at) => ` xmlns:n${level}-${at}="u"`)}>`),
+    nestedElements(13, (level) => `<a${repeat(5, (index) => ` xmlns:n${level}-${index}="u"`)}>`),
   ),
   "nothing but <!": malformedDocument(repeatedToLargeSize("<!")),
   "<! in an element": malformedDocument(inResponse(repeatedToLargeSize("<!"))),
@@ -50,13 +50,15 @@ export const HOSTILE_XML: Record<string, { xml: string; reason: SamlReason }> = 
   "two roots": malformedDocument(inResponse("") + inResponse("")),
   "no root": malformedDocument("<!-- -->"),
   "an attribute of 250 KB": malformedDocument(inResponse("", ` x="${repeatedToLargeSize("a")}"`)),
-  "101 attributes of an element": malformedDocument(inResponse(`<a ${repeat(101, (at) => ` a${at}=""`)}/>`)),
-  "20,000 attributes of an element": malformedDocument(inResponse(`<a ${repeat(20_000, (at) => ` a${at}=""`)}/>`)),
+  "101 attributes of an element": malformedDocument(inResponse(`<a ${repeat(101, (index) => ` a${index}=""`)}/>`)),
+  "20,000 attributes of an element": malformedDocument(
+    inResponse(`<a ${repeat(20_000, (index) => ` a${index}=""`)}/>`),
+  ),
   "elements that xmldom reads as HTML": malformedDocument(
     `<r xmlns="http://www.w3.org/1999/xhtml">${"&amp;".repeat(10_000)}${"<textarea></textarea >".repeat(4_000)}</r>`,
   ),
   "a script in any namespace": malformedDocument(inResponse('<script xmlns="u"/>')),
-  "257 different names of elements": malformedDocument(inResponse(repeat(256, (at) => `<a${at}/>`))),
+  "257 different names of elements": malformedDocument(inResponse(repeat(256, (index) => `<a${index}/>`))),
   "5,001 elements": malformedDocument(inResponse("<a/>".repeat(5_000))),
   "36,000 comments": malformedDocument(inResponse(repeatedToLargeSize("<!---->"))),
   "21,000 CDATA sections": malformedDocument(inResponse(repeatedToLargeSize("<![CDATA[]]>"))),

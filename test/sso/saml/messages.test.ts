@@ -189,7 +189,7 @@ const metadata = (keys: string) =>
 
 describe("An identity provider's metadata", () => {
   it("is read: its name, its address, and all its signing certificates", () => {
-    const [certificate, otherCertificate] = [idp.certificate, idp.otherCertificate];
+    const [certificate, otherCertificate] = [idp.certificate, idp.foreignCertificate];
     const keys =
       keyDescriptor(' use="signing"', base64OfPem(certificate)) +
       keyDescriptor("", base64OfPem(otherCertificate)) +

@@ -110,7 +110,7 @@ describe("A response to the service's request", () => {
 
   it("is accepted if it is signed with one of the provider's certificates", async () => {
     const signedWithOtherKey = await idp.respond({ foreignKey: true });
-    const expectedWithBothCertificates = idp.expected({ certificates: [idp.certificate, idp.otherCertificate] });
+    const expectedWithBothCertificates = idp.expected({ certificates: [idp.certificate, idp.foreignCertificate] });
     expect(await verificationResult(signedWithOtherKey, expectedWithBothCertificates)).toMatchObject({
       subject: uma.objectId,
     });

@@ -30,7 +30,7 @@ export class Signer {
     return pem("CERTIFICATE", Buffer.from(this.#key.certificate, "base64"));
   }
 
-  get otherCertificate(): string {
+  get foreignCertificate(): string {
     return pem("CERTIFICATE", Buffer.from(this.#foreignKey.certificate, "base64"));
   }
 

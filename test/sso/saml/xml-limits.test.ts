@@ -67,11 +67,11 @@ describe("A document at the limit is accepted, and beyond the limit rejected:", 
   it.each<[string, (excess: number) => string]>([
     ["50 levels", (excess) => "<a>".repeat(50 + excess) + "</a>".repeat(50 + excess)],
     ["5,000 elements and attributes", (excess) => `<a>${'<b c=""/>'.repeat(2_499)}<b/>${"<b/>".repeat(excess)}</a>`],
-    ["100 attributes of an element", (excess) => `<a ${repeat(100 + excess, (at) => ` a${at}=""`)}/>`],
+    ["100 attributes of an element", (excess) => `<a ${repeat(100 + excess, (index) => ` a${index}=""`)}/>`],
     [
       "64 namespaces on the way to an element",
       (excess) =>
-        `<a ${repeat(60, (at) => ` xmlns:a${at}="u"`)}><b ${repeat(4 + excess, (at) => ` xmlns:b${at}="u"`)}/></a>`,
+        `<a ${repeat(60, (index) => ` xmlns:a${index}="u"`)}><b ${repeat(4 + excess, (index) => ` xmlns:b${index}="u"`)}/></a>`,
     ],
     [
       "100 comments and CDATA sections",

@@ -8,7 +8,7 @@ import { FAULTS, failureOf, markOf, providersCloud } from "./simulated-provider.
 import { providerSuite } from "./suite.ts";
 
 // Tests of the two AWS targets, Secrets Manager and Parameter Store: the tests of all providers (suite.ts), and behavior of
-// AWS alone.
+// AWS alone. A mark, stored beside the value, names the record and the source version that the value comes from.
 
 const REGION = "eu-west-1";
 
@@ -91,9 +91,9 @@ beforeEach(() => {
 
 const open = (service: string, change: { secretAccessKey?: string; accessKeyId?: string } = {}) =>
   aws.open({ service, region: undefined }, { region: REGION }, { ...cloud.control.providers.aws.key, ...change }, deps);
-/** Describes and writes the target, with the mark of the source version `v1` or of `as`. `somebody` is another record. */
-const put = async (target: SyncTarget, value: string, as = markOf("v1")) =>
-  await target.put(name, value, as, await target.describe(name));
+/** Describes and writes the target, by default with the mark of the source version `v1`. `somebody` is another record. */
+const put = async (target: SyncTarget, value: string, mark = markOf("v1")) =>
+  await target.put(name, value, mark, await target.describe(name));
 
 describe("aws secretsmanager", () => {
   let target: SyncTarget;

@@ -7,7 +7,8 @@ import { providerOf } from "../../../shared/sync/providers/providers.ts";
 import { FAULTS, failureOf, markOf, providersCloud } from "./simulated-provider.ts";
 import { providerSuite } from "./suite.ts";
 
-// Tests of GitHub Actions secrets as a sync target: the tests of all providers (suite.ts), and behavior of GitHub alone.
+// Tests of GitHub Actions secrets as a sync target: the tests of all providers (suite.ts), and behavior of GitHub alone. GitHub
+// stores no mark, which would name the record and the source version of a value.
 
 const started = providersCloud();
 afterAll(async () => (await started).cloud.stop());

@@ -7,7 +7,8 @@ import { providerOf } from "../../../shared/sync/providers/providers.ts";
 import { FAULTS, failureOf, markOf, providersCloud } from "./simulated-provider.ts";
 import { providerSuite } from "./suite.ts";
 
-// Tests of HashiCorp Vault as a sync target: the tests of all providers (suite.ts), and behavior of HashiCorp Vault alone.
+// Tests of HashiCorp Vault as a sync target: the tests of all providers (suite.ts), and behavior of HashiCorp Vault alone. A mark,
+// stored in the metadata, names the record and the source version that the value comes from.
 
 const settingsIn = (cloud: Cloud) => {
   const { address } = cloud.control.providers.configurations().hashicorp!;

@@ -47,6 +47,6 @@ export const changedName = ({
 }: Pick<Schemas["AssetChange"], "source" | "name" | "title">): string =>
   source === "keyVault" ? name : title === null ? UNNAMED_CREDENTIAL : isolated(title);
 
-/** Returns what holds an asset: its vault, or the tenant of a credential, which is in no vault. */
-export const assetHolder = ({ vaultName, credential }: Pick<Schemas["Asset"], "vaultName" | "credential">): string =>
+/** Returns where an asset is stored: its vault, or the tenant of a credential, which is in no vault. */
+export const vaultOrTenant = ({ vaultName, credential }: Pick<Schemas["Asset"], "vaultName" | "credential">): string =>
   vaultName ?? credential?.tenantDomain ?? "Entra application";

@@ -83,8 +83,8 @@ export function consumerTitle(consumer: { name: string; kind: string; environmen
 }
 
 /**
- * Searches for consumers, by the API's source. They are also names of scopes that could not be read: if a whole search fails,
- * the API reports its source instead of a resource.
+ * Names of the sources in which dependency discovery searches for consumers. Lists of scopes that could not be read use them too:
+ * if a whole source could not be read, the API names the source in place of a resource.
  */
 export const SOURCES: Record<string, string> = {
   azure: "Azure",

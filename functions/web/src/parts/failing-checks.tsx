@@ -20,11 +20,11 @@ const useStyles = makeStyles({
 
 /** A list of failing checks in the order of the API, each with a link to its violations, on the Overview and Compliance pages. */
 export function FailingChecks({
-  of: checks,
+  checks,
   evaluatedAt,
   label,
 }: {
-  of: Schemas["ComplianceBreakdown"]["checks"];
+  checks: Schemas["ComplianceBreakdown"]["checks"];
   evaluatedAt: string | null;
   label: string;
 }) {

@@ -19,10 +19,10 @@ export const scoreColor = (score: number): BarColor => (score >= 90 ? "good" : s
 
 /** The compliance score with its history and the numbers of violations, on the Overview and Compliance pages. */
 export function ScoreHistory({
-  of: { score, bySeverity, evaluatedAt, history = [] },
+  compliance: { score, bySeverity, evaluatedAt, history = [] },
   height,
 }: {
-  of: Schemas["ComplianceScore"];
+  compliance: Schemas["ComplianceScore"];
   height: number;
 }) {
   const styles = useStyles();

@@ -19,13 +19,13 @@ export function Owners() {
   // The API replaces the whole table, so the form loads all entries: at most two pages.
   const owners = api.useQuery("get", "/alerts/owners", { params: { query: { limit: MAX_PAGE_SIZE } } });
   const isLong = (owners.data?.total ?? 0) > MAX_PAGE_SIZE;
-  const others = api.useQuery(
+  const secondPage = api.useQuery(
     "get",
     "/alerts/owners",
     { params: { query: { limit: MAX_PAGE_SIZE, offset: MAX_PAGE_SIZE } } },
     { enabled: isLong },
   );
-  const rest = others.data?.items ?? [];
+  const itemsOfSecondPage = secondPage.data?.items ?? [];
   return (
     <QueryResult of={owners}>
       {({ items, updatedAt, updatedBy, etag, ownerTag = DEFAULT_OWNER_TAG }) => (
@@ -42,7 +42,7 @@ export function Owners() {
           </Text>
           <div>
             {/* A form with only the first page would delete the other owners. */}
-            {(!isLong || others.isSuccess) && (
+            {(!isLong || secondPage.isSuccess) && (
               <Operate
                 operation="replaceAlertOwners"
                 title="Edit owners"
@@ -59,7 +59,9 @@ export function Owners() {
                   label="Owners"
                   hint={`One per line: the value of the tag ${isolated(ownerTag)}, a colon, and the email address. Example: payments: payments@contoso.com. Alerts for an owner that you remove here go to the recipients of the rule, unless the tag is an address in a domain of ALERT_OWNER_DOMAINS.`}
                   rows={10}
-                  defaultValue={[...items, ...rest].map(({ owner, address }) => `${owner}: ${address}`).join("\n")}
+                  defaultValue={[...items, ...itemsOfSecondPage]
+                    .map(({ owner, address }) => `${owner}: ${address}`)
+                    .join("\n")}
                 />
               </Operate>
             )}
@@ -68,7 +70,7 @@ export function Owners() {
             <Text>No owners yet, so the recipients of the rules get all alerts. Select Edit owners to add owners.</Text>
           ) : (
             <ul>
-              {[...items, ...rest].map(({ owner, address }) => (
+              {[...items, ...itemsOfSecondPage].map(({ owner, address }) => (
                 <li key={owner}>
                   {owner}: {address}
                 </li>

@@ -55,7 +55,7 @@ function Gone({ assetId }: { assetId: string }) {
         No scan finds {titleOfId(assetId, "the credential")}. It was deleted or replaced, or it is in a vault that is no
         longer monitored. <Link href={createHref("/inventory")}>Go to the inventory</Link>
       </Text>
-      <LatestRotation assetId={assetId} startedId={undefined} />
+      <LatestRotation assetId={assetId} startedRotationId={undefined} />
       <Card title="Notifications">
         <Notifications assetId={assetId} />
       </Card>
@@ -70,7 +70,7 @@ function Found({ asset }: { asset: Asset }) {
     <View title={assetTitle(asset)}>
       <div className={styles.head}>
         <StatusBadge status={asset.status} />
-        <Holder asset={asset} />
+        <ParentLink asset={asset} />
         <Link href={asset.portalUrl} target="_blank" rel="noreferrer">
           Open in the Azure portal
         </Link>
@@ -114,8 +114,8 @@ function Found({ asset }: { asset: Asset }) {
   );
 }
 
-/** The link to what holds the asset: its vault, its application, or its B2C tenant. */
-function Holder({ asset: { source, vaultName, credential } }: { asset: Asset }) {
+/** The link to the assets or the page of what the asset belongs to: its vault, its application, or its B2C tenant. */
+function ParentLink({ asset: { source, vaultName, credential } }: { asset: Asset }) {
   if (vaultName !== null)
     return <Link href={createHref("/inventory", { vault: vaultName })}>All assets in {vaultName}</Link>;
   if (credential === undefined) return null;

@@ -20,14 +20,18 @@ const SEARCHED_ROTATIONS = 50;
 interface Props {
   assetId: string;
   /** ID of the rotation that the user has just started. Undefined: the latest one. */
-  startedId: string | undefined;
+  startedRotationId: string | undefined;
 }
 
 /** The card of an asset's page with the steps of its latest rotation. Nothing if there is none. */
 export function LatestRotation(props: Props) {
   const may = useMay();
   if (!may("listRotations") || !may("getRotation")) return null;
-  return props.startedId === undefined ? <Found {...props} /> : <Steps rotationId={props.startedId} {...props} />;
+  return props.startedRotationId === undefined ? (
+    <Found {...props} />
+  ) : (
+    <Steps rotationId={props.startedRotationId} {...props} />
+  );
 }
 
 /** Returns the client ID and the key ID of an application's credential, by the ID of the asset. Undefined for other assets. */
@@ -37,7 +41,7 @@ function clientSecretOf(assetId: string): { appId: string; keyId: string } | und
 }
 
 /** The latest rotation of the asset. For a client secret, the latest rotation that replaced or created it. */
-function Found({ assetId, startedId }: Props) {
+function Found({ assetId, startedRotationId }: Props) {
   const clientSecret = clientSecretOf(assetId);
   const filter = clientSecret ? { appId: clientSecret.appId, limit: SEARCHED_ROTATIONS } : { assetId, limit: 1 };
   const history = api.useQuery("get", "/api/automation/rotation/history", { params: { query: filter } });
@@ -45,7 +49,7 @@ function Found({ assetId, startedId }: Props) {
     ({ oldKeyId, newKeyId }) => !clientSecret || oldKeyId === clientSecret.keyId || newKeyId === clientSecret.keyId,
   );
   if (latest?.rotationId == null) return null;
-  return <Steps rotationId={latest.rotationId} assetId={assetId} startedId={startedId} />;
+  return <Steps rotationId={latest.rotationId} assetId={assetId} startedRotationId={startedRotationId} />;
 }
 
 /** The result and the steps of one rotation. Refreshes the rest of the page when the rotation has changed the asset. */

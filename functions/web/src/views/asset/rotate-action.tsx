@@ -19,9 +19,9 @@ export function RotateAction({ asset, started }: Props) {
   const reason = unsupported(asset) ?? whyNot(isOfApplication ? "rotateSecret" : "rotateAsset");
   if (reason !== undefined) return <Unavailable title="Rotate secret" reason={reason} />;
   return isOfApplication ? (
-    <OfApplication asset={asset} started={started} />
+    <RotateApplicationSecret asset={asset} started={started} />
   ) : (
-    <OfVault asset={asset} started={started} />
+    <RotateVaultSecret asset={asset} started={started} />
   );
 }
 
@@ -35,14 +35,14 @@ function unsupported(asset: Props["asset"]): string | undefined {
   return undefined;
 }
 
-function OfVault({ asset: { id }, started }: Props) {
+function RotateVaultSecret({ asset: { id }, started }: Props) {
   const radius = api.useQuery("get", "/api/assets/dependencies/blast-radius/{secret_id}", {
     params: { path: { secret_id: id } },
   });
   return <QueryResult of={radius}>{(data) => <RotateAsset radius={data} started={started} />}</QueryResult>;
 }
 
-function OfApplication({ asset: { credential }, started }: Props) {
+function RotateApplicationSecret({ asset: { credential }, started }: Props) {
   const application = api.useQuery("get", "/api/automation/rotation/apps/{app_id}", {
     params: { path: { app_id: credential?.appId ?? "" } },
   });

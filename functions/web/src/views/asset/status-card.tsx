@@ -49,7 +49,7 @@ export function StatusCard({ asset }: { asset: Asset }) {
   const styles = useStyles();
   const may = useMay();
   const whyNot = useWhyNot();
-  const [startedId, setStartedId] = useState<string>();
+  const [startedRotationId, setStartedRotationId] = useState<string>();
   // The same query as the card with the violations, so that they are loaded once.
   const query = { resource: asset.id, limit: 100 };
   const list = api.useInfiniteQuery("get", "/compliance/violations", { params: { query } }, BY_CURSOR);
@@ -68,7 +68,7 @@ export function StatusCard({ asset }: { asset: Asset }) {
         {may("listAlertSnoozes") && <ActiveSnoozes assetId={asset.id} />}
         <Readiness asset={asset} />
         <fieldset className={styles.actions} aria-label="Next actions">
-          {asset.type === "secret" && <RotateAction asset={asset} started={setStartedId} />}
+          {asset.type === "secret" && <RotateAction asset={asset} started={setStartedRotationId} />}
           <RenewAction asset={asset} name={name} />
           <SnoozeAction assetId={asset.id} name={name} />
           {whyNoExemption === undefined ? (
@@ -81,7 +81,7 @@ export function StatusCard({ asset }: { asset: Asset }) {
           {!list.isPending && <CopyCommandAction asset={asset} violation={open[0]} />}
         </fieldset>
       </Card>
-      <LatestRotation assetId={asset.id} startedId={startedId} />
+      <LatestRotation assetId={asset.id} startedRotationId={startedRotationId} />
     </>
   );
 }

@@ -12,12 +12,13 @@ export function joinOutcomes(entries: readonly Entry[]): AuditRow[] {
   const intents = new Map(
     entries.filter(({ outcome }) => outcome === "intent").map((entry) => [actionOf(entry), entry]),
   );
-  const joined = new Set<Entry>();
+  const joinedIntents = new Set<Entry>();
   // Newest first, so an outcome precedes its intent.
   const rows = entries.map((entry): AuditRow => {
     const intent = entry.outcome === "intent" ? undefined : intents.get(actionOf(entry));
-    if (intent === undefined || joined.has(intent)) return entry;
-    joined.add(intent);
+    // If an action has several outcomes, only the newest one is joined with the intent.
+    if (intent === undefined || joinedIntents.has(intent)) return entry;
+    joinedIntents.add(intent);
     const { details, before = intent.before, after = intent.after } = entry;
     return {
       ...entry,
@@ -27,7 +28,7 @@ export function joinOutcomes(entries: readonly Entry[]): AuditRow[] {
       after,
     };
   });
-  return rows.filter((row) => !joined.has(row));
+  return rows.filter((row) => !joinedIntents.has(row));
 }
 
 /** Identifies an action: its request, its event and its target. */

@@ -8,7 +8,7 @@ type Counts = Tenant["counts"];
 
 /**
  * Numbers of a tenant's credentials by status, worst first. A tenant that an earlier version refreshed has no number of expired and
- * critical ones until its next refresh.
+ * critical ones until its next refresh. `expiring` counts the critical credentials too.
  */
 export const STATUS_COUNTS = [
   { title: "Expired", status: "expired", countOf: (counts: Counts) => counts?.expired },

@@ -42,7 +42,7 @@ const COLUMNS: Column<Change>[] = [
   { title: "Changed properties", cell: ({ members }) => members.map(propertyText).join(", ") },
 ];
 
-/** The holder of an asset that is not in a vault. */
+/** The text in place of the vault's name for an asset that is in no vault. */
 const SOURCES: Record<Change["source"], string> = {
   keyVault: "Key vault",
   entra: "Entra applications",

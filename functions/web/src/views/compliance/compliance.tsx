@@ -37,7 +37,7 @@ export default function Compliance() {
     <View title="Compliance">
       <div className={styles.cards}>
         <Card title="Score">
-          <QueryResult of={useScore()}>{(score) => <ScoreHistory of={score} height={200} />}</QueryResult>
+          <QueryResult of={useScore()}>{(score) => <ScoreHistory compliance={score} height={200} />}</QueryResult>
         </Card>
         <Card title="Failing checks">
           <AllFailingChecks />

@@ -37,7 +37,7 @@ export function AllFailingChecks() {
           <ShowAll items={failing} noun="failing check">
             {(shown) => (
               <FailingChecks
-                of={shown}
+                checks={shown}
                 evaluatedAt={evaluatedAt}
                 label="Failing checks, those that lower the score the most first"
               />

@@ -13,11 +13,12 @@ export function ByOwner() {
   return (
     <QueryResult of={owners}>
       {({ owners, none, noneBySeverity, examined, complete }) => {
-        const most = Math.max(none, 1, ...owners.map(({ failed }) => failed));
+        // The longest bar has the largest number. The 1 prevents a division by 0.
+        const maxCount = Math.max(none, 1, ...owners.map(({ failed }) => failed));
         const rows = owners.map(({ owner, failed, bySeverity }) => ({
           key: `owner ${owner}`,
           name: owner,
-          share: failed / most,
+          share: failed / maxCount,
           text: criticalText(bySeverity),
           count: failed,
           href: violationsHref({ owner }),
@@ -25,7 +26,7 @@ export function ByOwner() {
         const noOwner = {
           key: "none",
           name: "No owner",
-          share: none / most,
+          share: none / maxCount,
           text: criticalText(noneBySeverity),
           count: none,
           href: violationsHref({ hasOwner: "false" }),

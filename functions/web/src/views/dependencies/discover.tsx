@@ -37,7 +37,10 @@ const STATUSES = {
   failed: "Failed",
 } as const satisfies Record<Run["status"], string>;
 
-/** The progress or result of one run. Polls until the run has ended. `resources` is null until then. */
+/**
+ * The progress or result of one run. Polls until the run has ended. `resources` is the number of consumers that the run found,
+ * and `edges` the number of dependencies: pairs of a consumer and an asset that it uses. Both are null until the run has ended.
+ */
 function Progress({ runId }: { runId: string }) {
   const run = api.useQuery(
     "get",

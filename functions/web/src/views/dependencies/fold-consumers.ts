@@ -13,9 +13,10 @@ export const FOLDED_KIND = "folded";
  * than three. `count` is their number.
  */
 export function foldPossibleConsumers(nodes: Radius["nodes"], edges: Radius["edges"]): Graph & { count: number } {
-  const targets = new Set(edges.map(({ to }) => to));
-  const used = new Set(edges.filter(({ strength }) => strength !== "entitled").map(({ from }) => from));
-  const isPossible = ({ id }: { id: string }) => !targets.has(id) && !used.has(id);
+  // An edge leads from a consumer to an asset, so all other nodes are consumers.
+  const assetIds = new Set(edges.map(({ to }) => to));
+  const confirmedIds = new Set(edges.filter(({ strength }) => strength !== "entitled").map(({ from }) => from));
+  const isPossible = ({ id }: { id: string }) => !assetIds.has(id) && !confirmedIds.has(id);
   const possible = nodes.filter(isPossible);
   if (possible.length <= MAX_UNFOLDED) return { nodes, edges, count: possible.length };
   const ids = new Set(possible.map(({ id }) => id));

@@ -1,7 +1,7 @@
 import { Link } from "@fluentui/react-components";
 import type { ReactNode } from "react";
 import { createHref } from "../../parts/address.ts";
-import { assetHolder, assetName } from "../../parts/asset-name.ts";
+import { assetName, vaultOrTenant } from "../../parts/asset-name.ts";
 import { Instant } from "../../parts/instant.tsx";
 import { useSearchParams } from "../../parts/router.tsx";
 import { StatusBadge } from "../../parts/status.tsx";
@@ -37,7 +37,7 @@ export const COLUMNS: Column[] = [
     cell: ({ expiresOn }) => (expiresOn === null ? "Never" : <Instant at={expiresOn} relative />),
   },
   { id: "type", title: "Type", width: "100px", cell: ({ type }) => type },
-  { id: "vault", title: "Stored in", width: "minmax(120px, 2fr)", cell: assetHolder },
+  { id: "vault", title: "Stored in", width: "minmax(120px, 2fr)", cell: vaultOrTenant },
   { id: "owner", title: "Owner", width: "minmax(120px, 2fr)", cell: ({ owner }) => owner ?? "No owner" },
   { id: "enabled", title: "Enabled", width: "80px", cell: ({ enabled }) => (enabled ? "Yes" : "No") },
   {

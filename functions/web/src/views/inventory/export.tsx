@@ -51,7 +51,8 @@ const megabytes = (bytes: number): string =>
 
 /** Returns the whole file. @throws {Problem} If a part can't be read. */
 async function readAllParts(filters: Filters, signal: AbortSignal, onProgress: (bytes: number) => void): Promise<Blob> {
-  // Reading a response as text removes the mark. Browsers can store blobs outside the page's memory.
+  // Reading a response as text removes its byte order mark, so the file gets one here. Browsers can store blobs outside the
+  // page's memory.
   let file = new Blob([BYTE_ORDER_MARK]);
   let cursor: string | undefined;
   do {

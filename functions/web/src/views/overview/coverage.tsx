@@ -28,7 +28,10 @@ const useStyles = makeStyles({
   },
 });
 
-/** The lists of gaps, in the order in which they are shown. `more`: the link to the whole list. */
+/**
+ * The lists of gaps, in the order in which they are shown. `more`: the link to the whole list. Gaps of the kinds `scan` (the last scan
+ * did not complete) and `storedRows` (stored rows can't be read) can hide subscriptions, so they are in the first list.
+ */
 const LISTS: { label: string; kinds: Gap["kind"][]; noun: string; more: { href: string; text: string } }[] = [
   {
     label: "Subscriptions that could not be read",

@@ -1,7 +1,7 @@
 import { Link, makeStyles, Text, tokens } from "@fluentui/react-components";
 import type { Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
-import { assetHolder, assetName } from "../../parts/asset-name.ts";
+import { assetName, vaultOrTenant } from "../../parts/asset-name.ts";
 import { Bars } from "../../parts/charts.tsx";
 import { daysText } from "../../parts/dates.ts";
 import { Instant } from "../../parts/instant.tsx";
@@ -73,7 +73,7 @@ export function ExpiringSoon() {
                 >
                   {assetName(asset)}
                 </Link>
-                <span className={styles.vault}>{assetHolder(asset)}</span>
+                <span className={styles.vault}>{vaultOrTenant(asset)}</span>
                 <span className={styles.owner}>
                   {asset.owner === null ? "no owner" : <span title={asset.owner}>{asset.owner}</span>}
                 </span>

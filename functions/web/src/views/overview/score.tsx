@@ -14,7 +14,7 @@ export function Score() {
   const breakdown = api.useQuery("get", "/compliance/breakdown");
   return (
     <>
-      <QueryResult of={useScore()}>{(score) => <ScoreHistory of={score} height={140} />}</QueryResult>
+      <QueryResult of={useScore()}>{(score) => <ScoreHistory compliance={score} height={140} />}</QueryResult>
       <QueryResult of={breakdown}>
         {({ checks, evaluatedAt }) => {
           const failing = checks.filter(({ failed }) => failed > 0);
@@ -22,7 +22,7 @@ export function Score() {
             <Text>No failing checks were found.</Text>
           ) : (
             <FailingChecks
-              of={failing.slice(0, MAX_CHECKS)}
+              checks={failing.slice(0, MAX_CHECKS)}
               evaluatedAt={evaluatedAt}
               label="Checks that lower the score the most"
             />

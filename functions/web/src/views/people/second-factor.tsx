@@ -122,11 +122,15 @@ const ProofFields = ({ enrolled }: { enrolled: boolean }) => (
   </>
 );
 
-/** Returns the confirmation in the form. Without a code, the browser asks for a passkey. */
+/**
+ * Returns the confirmation in the form. Without a code, the browser asks for a passkey. A user without a code and without a passkey
+ * sends only the password, which the API rejects with the reason.
+ */
 async function proofOf(form: FormData, enrolled: boolean): Promise<Schemas["IdentityProof"]> {
   const currentPassword = String(form.get("currentPassword") ?? "");
   const code = fieldText(form, "totp");
   if (!enrolled) return { currentPassword };
+  // An authenticator app's code has six digits, which apps show with a space in the middle. A recovery code is longer.
   if (code !== "")
     return { currentPassword, ...(/^[\d\s]{6,7}$/.test(code) ? { totp: code } : { recoveryCode: code }) };
   const { data, error } = await client.POST("/auth/me/second-factor/challenge");

@@ -23,6 +23,7 @@ const FILTERS = [
   { name: "vault", label: "Vault", placeholder: "Full vault name" },
 ] as const satisfies Filter[];
 
+/** Texts of the rows of the table "Certificates by problem". Each certificate has its own `detail` with numbers and names. */
 const PROBLEMS = {
   importedByHand: "Imported by hand, and not renewed automatically",
   noRenewer: "Not renewed automatically",
@@ -30,7 +31,9 @@ const PROBLEMS = {
   pinnedConsumer: "A consumer uses a fixed version, so it does not follow a renewal",
   keyNotExportable: "A consumer needs the private key, which can't be exported",
   noOwner: "No owner",
+  // The policy renews 47 or more days before the expiry, so a certificate of 47 days would be renewed as soon as it is issued.
   triggerTooEarly: "With a validity of 47 days, the policy would renew too often",
+  // The policy orders a validity in months. The authority may ignore it.
   orderNotMet: "The authority issued another validity than the policy asks for",
 } as const satisfies Record<ProblemCode, string>;
 
@@ -80,16 +83,16 @@ const COLUMNS: Column<Item>[] = [
   { title: "Validity (days)", cell: ({ validityDays }) => numberText(validityDays ?? undefined) },
   {
     title: "Renewals needed a year",
-    cell: ({ renewalsPerYear }) => (renewalsPerYear === null ? "Unknown" : <Renewals of={renewalsPerYear} />),
+    cell: ({ renewalsPerYear }) => (renewalsPerYear === null ? "Unknown" : <Renewals perYear={renewalsPerYear} />),
   },
 ];
 
 /** The renewals of one certificate a year: today, and under the limits of 100 and 47 days. */
-const Renewals = ({ of: { today, at100Days, at47Days } }: { of: NonNullable<Item["renewalsPerYear"]> }) => (
+const Renewals = ({ perYear }: { perYear: NonNullable<Item["renewalsPerYear"]> }) => (
   <>
-    <div>Today: {today.toLocaleString()}</div>
-    <div>At 100 days: {at100Days.toLocaleString()}</div>
-    <div>At 47 days: {at47Days.toLocaleString()}</div>
+    <div>Today: {perYear.today.toLocaleString()}</div>
+    <div>At 100 days: {perYear.at100Days.toLocaleString()}</div>
+    <div>At 47 days: {perYear.at47Days.toLocaleString()}</div>
   </>
 );
 

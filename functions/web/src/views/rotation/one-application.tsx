@@ -44,7 +44,8 @@ function Application({ appId }: { appId: string }) {
           <Text>
             Client ID: {data.appId}. <Link href={createHref("/rotation", {})}>All applications and rotations</Link>
           </Text>
-          {/* Why the application can't be rotated, if it has no secret. Otherwise the card shows the reasons beside each secret. */}
+          {/* `reasons`: why the service can't rotate secrets of the application. The Credentials card shows them beside each client
+              secret, so they are shown here only if the application has none. */}
           {!data.credentials.some(({ kind }) => kind === "secret") &&
             data.reasons.map(({ code, message }) => <Text key={code}>{message}</Text>)}
           <Card title="Credentials">
@@ -98,7 +99,7 @@ function Policy({ appId }: { appId: string }) {
               `Key Vault secrets to update: ${data.targets.map((id) => titleOfId(id)).join(", ")}.`}{" "}
             Last modified by {data.updatedBy} <Instant at={data.updatedAt} relative />.
           </Text>
-          {/* Set while automatic rotation is not possible. */}
+          {/* `attention`: why the service can't rotate automatically now. Null otherwise. */}
           {data.attention && (
             <Text>
               {data.attention.message} {data.attention.remedy}
