@@ -1,6 +1,6 @@
 import type { AssetType } from "../inventory/asset.ts";
 import type { Tables } from "../platform/storage/tables.ts";
-import { EDGES, Edges, assetOfEdge, rangeOf, vaultPrefix } from "./rows.ts";
+import { assetOfEdge, EDGES, Edges, rangeOf, vaultPrefix } from "./rows.ts";
 
 /** How other resources use a certificate, its key and its secret, which have the same name. */
 export interface CertificateUse {

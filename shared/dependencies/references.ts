@@ -5,13 +5,13 @@ import { keyEnd } from "../platform/storage/keys.ts";
 import { remove, type Tables } from "../platform/storage/tables.ts";
 import { DAY_MS } from "../platform/time.ts";
 import {
+  assetOfEdge,
+  assetOfOutdated,
   DEPENDENCIES,
   type EdgeRecord,
   Edges,
   OUTDATED,
   Outdated,
-  assetOfEdge,
-  assetOfOutdated,
   rangeOf,
   TABLE,
   UNRESOLVED,

@@ -5,6 +5,7 @@ import { type Fence, merge, type Operation, put, remove, type Tables } from "../
 import { Edge, Resource } from "./edge.ts";
 import type { ReadingItem } from "./edge-source.ts";
 import {
+  assetOfEdge,
   DEPENDENCIES,
   type EdgeRecord,
   Edges,
@@ -12,7 +13,6 @@ import {
   Outdated,
   outdatedKey,
   packEdges,
-  assetOfEdge,
   type Resolved,
   type ResourceRecord,
   Resources,

@@ -3,7 +3,7 @@ import type { KeyVaultContract } from "../../platform/azure/api-management.ts";
 import { CloudFailure } from "../../platform/azure/failure.ts";
 import { HOUR_SECONDS } from "../../platform/time.ts";
 import type { Edge } from "../edge.ts";
-import { type Finder, type ConfigLocation, propertiesOf, usesIn } from "./finder.ts";
+import { type ConfigLocation, type Finder, propertiesOf, usesIn } from "./finder.ts";
 
 const text = z.string().nullish();
 const properties = z.object({

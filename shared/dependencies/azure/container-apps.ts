@@ -42,12 +42,20 @@ export const containerAppsCertificate: Finder = {
   find(row, { names }) {
     const { certificateKeyVaultProperties } = propertiesOf(row, certificate);
     const evidence = "certificateKeyVaultProperties/keyVaultUrl";
-    return usesIn(row, [{ evidence, text: certificateKeyVaultProperties?.keyVaultUrl, refresh: { how: "blind" } }], names.ofUrl);
+    return usesIn(
+      row,
+      [{ evidence, text: certificateKeyVaultProperties?.keyVaultUrl, refresh: { how: "blind" } }],
+      names.ofUrl,
+    );
   },
 };
 
 function secretsOf(row: ResourceRow, names: KeyVaultNames, refresh: Refresh): Found {
   const secrets = propertiesOf(row, properties).configuration?.secrets ?? [];
-  const locations = secrets.map(({ name, keyVaultUrl }) => ({ evidence: `secrets/${name}`, text: keyVaultUrl, refresh }));
+  const locations = secrets.map(({ name, keyVaultUrl }) => ({
+    evidence: `secrets/${name}`,
+    text: keyVaultUrl,
+    refresh,
+  }));
   return usesIn(row, locations, names.ofUrl);
 }

@@ -1,6 +1,6 @@
 import type { LinkedService } from "../../platform/azure/data-factory.ts";
 import { MINUTE_SECONDS } from "../../platform/time.ts";
-import { type Finder, type ConfigLocation, usesIn } from "./finder.ts";
+import { type ConfigLocation, type Finder, usesIn } from "./finder.ts";
 import { ASSET_NAME, type KeyVaultNames, type NamedAsset } from "./key-vault-names.ts";
 
 /**

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { MINUTE_SECONDS } from "../../platform/time.ts";
-import { type Finder, type ConfigLocation, propertiesOf, usesIn } from "./finder.ts";
+import { type ConfigLocation, type Finder, propertiesOf, usesIn } from "./finder.ts";
 import { ASSET_NAME, type NamedAsset, VAULT_NAME } from "./key-vault-names.ts";
 
 const text = z.string().nullish();

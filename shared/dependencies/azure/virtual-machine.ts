@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { HOUR_SECONDS } from "../../platform/time.ts";
 import type { Refresh } from "../edge.ts";
-import { type Finder, type ConfigLocation, propertiesOf, usesIn } from "./finder.ts";
+import { type ConfigLocation, type Finder, propertiesOf, usesIn } from "./finder.ts";
 
 const text = z.string().nullish();
 const osProfile = z

@@ -25,7 +25,9 @@ export function syncConsumers(sync: Pick<Sync, "get" | "trigger">): KindOfConsum
       // After these failures the record runs again soon, so they do not show that it can't use the secret.
       const runsAgainSoon =
         record?.failure !== undefined && (isRetried(record.failure) || record.failure.code === "internal");
-      return record?.state === "failing" && !runsAgainSoon ? { text: failureText(record), isTemporary: false } : undefined;
+      return record?.state === "failing" && !runsAgainSoon
+        ? { text: failureText(record), isTemporary: false }
+        : undefined;
     },
 
     async refresh(consumer) {

@@ -2,7 +2,7 @@ import type { AssetPlace } from "../../inventory/asset.ts";
 import type { Tables } from "../../platform/storage/tables.ts";
 import { readUnits } from "../coverage.ts";
 import { principalId } from "../edge.ts";
-import { Edges, NOT_SEEN, NotSeenRows, assetOfEdge, rangeOf, vaultPrefix } from "../rows.ts";
+import { assetOfEdge, Edges, NOT_SEEN, NotSeenRows, rangeOf, vaultPrefix } from "../rows.ts";
 import type { Reader } from "./rows.ts";
 
 /**

@@ -6,7 +6,7 @@ import type { Row } from "../../platform/storage/entity.ts";
 import { pack, unpack } from "../../platform/storage/packed-members.ts";
 import type { Tables } from "../../platform/storage/tables.ts";
 import { DAY_MS, SECOND_MS } from "../../platform/time.ts";
-import { Edges, assetOfEdge, rangeOf, vaultPrefix } from "../rows.ts";
+import { assetOfEdge, Edges, rangeOf, vaultPrefix } from "../rows.ts";
 import { latest } from "./merge.ts";
 import {
   AssetUses,

@@ -85,7 +85,7 @@ export interface TargetService {
    * Whether targets store the mark of their value, which shows the source version. Otherwise drift can't be detected, and a
    * repeated run may write once more.
    */
-  marks: boolean;
+  storesMark: boolean;
 }
 
 /** A provider and its configuration: `settings` are returned, `secrets` are stored in the service's own key vault. */

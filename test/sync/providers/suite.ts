@@ -164,7 +164,8 @@ export function providerSuite(title: string, make: () => Promise<Harness & { sto
       const found = await target.describe(name);
       expect(harness.counts().valueReads).toBe(valueReads);
       expect(found.exists).toBe(true);
-      if (storesMarks) expect([found.currentMarkId !== markId(FIRST_MARK), found.ownedBy]).toEqual([true, FIRST_MARK.recordId]);
+      if (storesMarks)
+        expect([found.currentMarkId !== markId(FIRST_MARK), found.ownedBy]).toEqual([true, FIRST_MARK.recordId]);
       const restored = storesMarks ? await target.restoreVersion?.(name, FIRST_MARK, found) : undefined;
       if (restored === undefined) await target.put(name, FIRST_VALUE, FIRST_MARK, found);
       expect(harness.value(name)).toBe(FIRST_VALUE);
@@ -175,7 +176,11 @@ export function providerSuite(title: string, make: () => Promise<Harness & { sto
       await harness.writeByOthers(name, "by-others");
       const found = await target.describe(name);
       // `ownedBy` is null if the provider stores marks but the target has none.
-      expect([found.exists, found.ownedBy, found.currentMarkId]).toEqual([true, storesMarks ? null : undefined, undefined]);
+      expect([found.exists, found.ownedBy, found.currentMarkId]).toEqual([
+        true,
+        storesMarks ? null : undefined,
+        undefined,
+      ]);
     });
 
     test("a target of another record shows that record, if the provider stores marks", async () => {
@@ -193,7 +198,10 @@ export function providerSuite(title: string, make: () => Promise<Harness & { sto
       await put(FIRST_VALUE, FIRST_MARK);
       expect(harness.value(name)).toBe(FIRST_VALUE);
       if (storesMarks)
-        expect(await target.describe(name)).toMatchObject({ ownedBy: FIRST_MARK.recordId, currentMarkId: markId(FIRST_MARK) });
+        expect(await target.describe(name)).toMatchObject({
+          ownedBy: FIRST_MARK.recordId,
+          currentMarkId: markId(FIRST_MARK),
+        });
     });
 
     test("a target that changed after it was described is not overwritten, if the provider supports conditions", async () => {

@@ -24,7 +24,8 @@ export function githubTarget(settings: GithubSettings, secrets: GithubSecrets, d
       const answer = await client.call("GET", `${path}/${secret}`, operation, [200, 404], undefined, signal);
       if (answer.status === 404) return { exists: false };
       const { data, success } = StoredSecret.safeParse(answer.json);
-      if (!success) throw syncFailure("badResponse", { operation, provider, grant: "" }, "the answer is not as documented");
+      if (!success)
+        throw syncFailure("badResponse", { operation, provider, grant: "" }, "the answer is not as documented");
       return { exists: true, version: data.updated_at };
     },
 
@@ -33,7 +34,8 @@ export function githubTarget(settings: GithubSettings, secrets: GithubSecrets, d
       const operation = `write the secret ${name}`;
       const answer = await client.call("GET", `${path}/public-key`, operation, [200], undefined, signal);
       const { data: key, success } = PublicKey.safeParse(answer.json);
-      if (!success) throw syncFailure("badResponse", { operation, provider, grant: "" }, "the answer has no public key");
+      if (!success)
+        throw syncFailure("badResponse", { operation, provider, grant: "" }, "the answer has no public key");
       const body = { encrypted_value: await encrypt(value, key.key), key_id: key.key_id };
       const written = await client.call("PUT", `${path}/${secret}`, operation, [201, 204], body, signal);
       return { created: written.status === 201 };

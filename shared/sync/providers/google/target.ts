@@ -41,14 +41,21 @@ export function googleTarget(settings: GoogleSettings, secrets: GoogleSecrets, d
 
   function read<T extends z.ZodType>(schema: T, answer: unknown, operation: string): z.infer<T> {
     const { data, success } = schema.safeParse(answer);
-    if (!success) throw syncFailure("badResponse", { operation, provider, grant: "" }, "the answer is not as documented");
+    if (!success)
+      throw syncFailure("badResponse", { operation, provider, grant: "" }, "the answer is not as documented");
     return data;
   }
 
   /** Returns the secret and its latest version, without a value; undefined if the secret does not exist. */
   async function readSecret(name: string, signal: AbortSignal | undefined) {
     const operation = `inspect the secret ${name}`;
-    const existing = await client.call("GET", `secrets/${name}`, describeCall(operation, "secrets.get"), undefined, signal);
+    const existing = await client.call(
+      "GET",
+      `secrets/${name}`,
+      describeCall(operation, "secrets.get"),
+      undefined,
+      signal,
+    );
     if (existing === undefined) return undefined;
     const call = describeCall(operation, "versions.get");
     const latest = await client.call("GET", `secrets/${name}/versions/latest`, call, undefined, signal);

@@ -49,7 +49,8 @@ export function hashicorpTarget(
 
   function read<T extends z.ZodType>(schema: T, answer: unknown, operation: string): z.infer<T> {
     const { data, success } = schema.safeParse(answer);
-    if (!success) throw syncFailure("badResponse", { operation, provider, grant: "" }, "the answer is not as documented");
+    if (!success)
+      throw syncFailure("badResponse", { operation, provider, grant: "" }, "the answer is not as documented");
     return data;
   }
 
@@ -69,7 +70,9 @@ export function hashicorpTarget(
       return {
         exists: !isGone,
         ownedBy: ownerNamed(metadata.custom_metadata?.[RECORD]),
-        currentMarkId: current?.destroyed ? undefined : notedMark(metadata.custom_metadata?.[NOTE], metadata.current_version),
+        currentMarkId: current?.destroyed
+          ? undefined
+          : notedMark(metadata.custom_metadata?.[NOTE], metadata.current_version),
         version: String(metadata.current_version),
         // The engine reports no date: a deleted version stays until enough newer ones are written.
         deletedUntil: isGone ? "unknown" : undefined,

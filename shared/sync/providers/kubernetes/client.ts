@@ -49,7 +49,13 @@ export function kubernetesClient(
       const call = { ...description, provider };
       const { body, type, accept = "application/json", signal } = request;
       const headers = { accept, authorization: `Bearer ${token}`, ...(type !== undefined && { "content-type": type }) };
-      const providerRequest = { method, headers, ...(body && { body }), authorities: caCertificate, ...(signal && { signal }) };
+      const providerRequest = {
+        method,
+        headers,
+        ...(body && { body }),
+        authorities: caCertificate,
+        ...(signal && { signal }),
+      };
       const answer: ProviderAnswer = await exchange(outgoing, `${address}${path}`, providerRequest, call);
       const reason = (answer.json as { reason?: unknown } | undefined)?.reason;
       if (answer.status === 404 && reason === "NotFound" && request.allowMissing) return undefined;

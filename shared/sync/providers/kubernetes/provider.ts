@@ -32,7 +32,10 @@ export const kubernetes: ProviderDefinition<KubernetesSettings, KubernetesSecret
     };
     const description = { operation: "inspect the configured token", grant: "the role system:basic-user" };
     // Asks which permissions the token has, which changes nothing.
-    await call("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", description, AccessReview, { body, signal });
+    await call("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", description, AccessReview, {
+      body,
+      signal,
+    });
   },
   open: (_to, settings, secrets, deps) => kubernetesTarget(settings, secrets, deps),
 };

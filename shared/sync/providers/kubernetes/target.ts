@@ -91,7 +91,10 @@ export function kubernetesTarget(
       if (!expected.exists) {
         const description = { operation, grant: client.grant("create") };
         const body = objectWith(name, value, mark);
-        const created = await client.call("POST", `${client.secrets}?${manager}`, description, Stored, { body, signal });
+        const created = await client.call("POST", `${client.secrets}?${manager}`, description, Stored, {
+          body,
+          signal,
+        });
         return { version: created?.metadata.resourceVersion, created: true };
       }
       const description = { operation, grant: client.grant("patch") };
