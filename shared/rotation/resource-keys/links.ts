@@ -201,9 +201,11 @@ export function createKeyLinks(deps: {
     if (subscriptionId === undefined) return [];
     // The index finds GUIDs in metadata. A resource ID contains the GUID of its subscription.
     const secrets = await index.findSecrets(subscriptionId, MAX_PROPOSED);
-    const records = await pMap(secrets, ({ vaultName, secretName }) => readSecretRecord(tables, vaultName, secretName), {
-      concurrency: PARALLEL,
-    });
+    const records = await pMap(
+      secrets,
+      ({ vaultName, secretName }) => readSecretRecord(tables, vaultName, secretName),
+      { concurrency: PARALLEL },
+    );
     return records.flatMap((record) => {
       const proposal = record === undefined ? undefined : proposeByTags(record.tags ?? {});
       return proposal?.resourceId.toLowerCase() === resourceId.toLowerCase()
