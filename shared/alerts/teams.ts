@@ -83,7 +83,11 @@ const groupBlocks = ({ owner, locations }: OwnerGroup): object[] =>
     ...(owner === undefined
       ? []
       : [
-          text(`${ownerText(owner)} · ${locationText(location)}`, { weight: "bolder", separator: true, spacing: "large" }),
+          text(`${ownerText(owner)} · ${locationText(location)}`, {
+            weight: "bolder",
+            separator: true,
+            spacing: "large",
+          }),
           ...assignOwnerLinks(location).map(linkBlock),
         ]),
     ...lines.map(lineContainer),

@@ -143,7 +143,14 @@ export function openMatchingFixture(
         contentType: `${name}:${appId}:${keyId}`,
       };
       control.putSecret(vaultName, { ...vaultSecret, createdDaysAgo: 30 });
-      return { name, appId, keyId, assetId: `${vaultName}.secret.${name}`, contentType: vaultSecret.contentType, vaultName };
+      return {
+        name,
+        appId,
+        keyId,
+        assetId: `${vaultName}.secret.${name}`,
+        contentType: vaultSecret.contentType,
+        vaultName,
+      };
     },
 
     /** Copies an application's secret, with its content type, into another vault: as a second place or as a thief would. */

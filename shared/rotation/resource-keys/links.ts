@@ -283,7 +283,8 @@ export function createKeyLinks(deps: {
       const result = findHeldKey(current.value, resourceId, keys);
       const contained = containedKeys(current.value, keys);
       if (contained.length === 0) return undefined;
-      if (source === "unreadableLink") return { ...withoutKey, confidence: "possible", otherResource: false, contained };
+      if (source === "unreadableLink")
+        return { ...withoutKey, confidence: "possible", otherResource: false, contained };
       const knownAs = (await wasRotated(place)) ? "rotated" : "new";
       if (result.held === undefined) {
         const otherResource = result.reason === "otherResource";
