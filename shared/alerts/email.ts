@@ -5,13 +5,13 @@ import {
   factLines,
   factsUnderHeadings,
   groupLines,
-  type OwnerGroup,
-  ownerText,
   locationKey,
   locationText,
+  type OwnerGroup,
+  ownerText,
 } from "./line-groups.ts";
 import type { Message } from "./message.ts";
-import { type MessageLine, type MessageLink, type ItemLocation, truncate } from "./message-line.ts";
+import { type ItemLocation, type MessageLine, type MessageLink, truncate } from "./message-line.ts";
 
 /** Formats alert messages as mails, in HTML and plain text. */
 

@@ -1,4 +1,4 @@
-import { ASSIGN_OWNER, type MessageLine, type MessageLink, NO_OWNER, type ItemLocation } from "./message-line.ts";
+import { ASSIGN_OWNER, type ItemLocation, type MessageLine, type MessageLink, NO_OWNER } from "./message-line.ts";
 
 /**
  * Groups the lines of a message by owner, and by location: the vault, application or tenant that has the asset. The caller gives the
@@ -19,7 +19,8 @@ export interface OwnerGroup {
 }
 
 /** Returns the text that identifies a location among those of an owner. */
-export const locationKey = (location: ItemLocation | undefined): string | undefined => location?.vault ?? location?.directory;
+export const locationKey = (location: ItemLocation | undefined): string | undefined =>
+  location?.vault ?? location?.directory;
 
 /** Returns the lines by owner, then by location, both in the order of their most urgent line. */
 export function groupLines(lines: readonly MessageLine[]): OwnerGroup[] {
@@ -46,7 +47,9 @@ export const assignOwnerLinks = (location: ItemLocation | undefined): MessageLin
 /** Returns the heading of a location's lines. Empty for items without a location. */
 export function locationText(location: ItemLocation | undefined): string {
   if (location?.directory !== undefined) return location.directory;
-  return location?.vault === undefined ? "" : `Vault ${location.vault}, subscription ${location.subscription ?? "unknown"}`;
+  return location?.vault === undefined
+    ? ""
+    : `Vault ${location.vault}, subscription ${location.subscription ?? "unknown"}`;
 }
 
 /** Minimum length of a fact that gets a line of its own, such as the reason and the next step of a failure. */
@@ -69,5 +72,6 @@ export function factLines(facts: readonly [string, string][]): string[] {
 /** Returns the facts of a line, without those that the headings of its owner and location already contain. */
 export const factsUnderHeadings = ({ facts, location }: MessageLine): [string, string][] =>
   facts.filter(
-    ([label]) => !(location && (label === "Owner" || (location.vault && (label === "Vault" || label === "Subscription")))),
+    ([label]) =>
+      !(location && (label === "Owner" || (location.vault && (label === "Vault" || label === "Subscription")))),
   );

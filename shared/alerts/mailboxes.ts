@@ -12,9 +12,9 @@ import {
   type MailRateLimits,
   nextFreeTime,
   nextSlots,
+  rateLimitText,
   SENT_MAIL_TIMES_ROW,
   SentMailTimes,
-  rateLimitText,
   withSent,
 } from "./mail-rate-limit.ts";
 import {
@@ -105,7 +105,9 @@ export function createMailboxes(deps: MailboxDeps): MailboxQueue {
       // Mailboxes whose entries wait for the mail in progress, until the later of its next attempt and the end of its lease.
       const reserved = boxes.flatMap(({ rowKey, mail, waiting: entries }): [string, SendSlot][] => {
         const until = [mail?.notBefore ?? "", mail?.leasedUntil ?? ""].sort()[1]!; // the later one
-        return entries.length > 0 && until > now.toISOString() ? [[rowKey, { at: new Date(until), mailsBefore: -1 }]] : [];
+        return entries.length > 0 && until > now.toISOString()
+          ? [[rowKey, { at: new Date(until), mailsBefore: -1 }]]
+          : [];
       });
       if (waiting.length === 0) return new Map(reserved);
       const slots = nextSlots((await readSentMailTimes(deps))?.sent ?? [], now.getTime(), limits, waiting.length);
@@ -196,7 +198,11 @@ async function send(
   const operations: Operation[] = [replace(Mailboxes, box.rowKey, started, box.etag)];
   if (isLimited(limits)) {
     const next = { sent: withSent(sentTimes?.sent ?? [], nowMs) };
-    operations.push(sentTimes ? replace(SentMailTimes, SENT_MAIL_TIMES_ROW, next, sentTimes.etag) : insert(SentMailTimes, SENT_MAIL_TIMES_ROW, next));
+    operations.push(
+      sentTimes
+        ? replace(SentMailTimes, SENT_MAIL_TIMES_ROW, next, sentTimes.etag)
+        : insert(SentMailTimes, SENT_MAIL_TIMES_ROW, next),
+    );
   }
   const content = await deps.compose(contents);
   const etags = await tables.transaction(Mailboxes.table, MAILBOXES, operations);

@@ -22,7 +22,7 @@ import type {
 } from "./items.ts";
 import { alertKey, isDeniedAccess, trackedItemOf, URGENCIES } from "./items.ts";
 import { assetPageLink, historyLink, type Links, subscriptionText, viewLink } from "./links.ts";
-import { type MessageLine, type MessageLink, NO_OWNER, type ItemLocation } from "./message-line.ts";
+import { type ItemLocation, type MessageLine, type MessageLink, NO_OWNER } from "./message-line.ts";
 import { dayCount, expiryText, instantText, timeText } from "./time-text.ts";
 
 /**
@@ -269,7 +269,11 @@ function locationOf(item: Item, links: Links): ItemLocation | undefined {
  *
  * @param id - `entra.<tenant>.<application>.<key>` or `b2c.<tenant>.…`
  */
-function directoryOf(id: string, credential: AssetItem["credential"], links: Links): Pick<ItemLocation, "directory" | "url"> {
+function directoryOf(
+  id: string,
+  credential: AssetItem["credential"],
+  links: Links,
+): Pick<ItemLocation, "directory" | "url"> {
   const [source, tenantId = "", appId = ""] = id.split(".");
   const isB2c = source === "b2c";
   const isOwnTenant = !isB2c && tenantId.toLowerCase() === links.tenantId?.toLowerCase();

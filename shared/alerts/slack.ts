@@ -5,9 +5,9 @@ import {
   factLines,
   factsUnderHeadings,
   groupLines,
+  locationText,
   type OwnerGroup,
   ownerText,
-  locationText,
 } from "./line-groups.ts";
 import type { Message } from "./message.ts";
 import { type MessageLine, type MessageLink, truncate } from "./message-line.ts";

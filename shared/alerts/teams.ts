@@ -5,9 +5,9 @@ import {
   factLines,
   factsUnderHeadings,
   groupLines,
+  locationText,
   type OwnerGroup,
   ownerText,
-  locationText,
 } from "./line-groups.ts";
 import type { Message } from "./message.ts";
 import type { MessageLine, MessageLink } from "./message-line.ts";
@@ -83,7 +83,11 @@ const groupBlocks = ({ owner, locations }: OwnerGroup): object[] =>
     ...(owner === undefined
       ? []
       : [
-          text(`${ownerText(owner)} · ${locationText(location)}`, { weight: "bolder", separator: true, spacing: "large" }),
+          text(`${ownerText(owner)} · ${locationText(location)}`, {
+            weight: "bolder",
+            separator: true,
+            spacing: "large",
+          }),
           ...assignOwnerLinks(location).map(linkBlock),
         ]),
     ...lines.map(lineContainer),

@@ -102,7 +102,8 @@ export function createAssetRotation(deps: {
 
   /** Returns the new value, or an empty text if it is missing and `onObstacle` returns: a plan does not use the value. */
   function newValueOf({ newValue, generate, issuerAccepts }: RotateAssetRequest, onObstacle: OnObstacle): string {
-    if (newValue !== undefined && generate !== undefined) throw invalidBody("generate", "can't be combined with newValue");
+    if (newValue !== undefined && generate !== undefined)
+      throw invalidBody("generate", "can't be combined with newValue");
     if (newValue !== undefined) return newValue;
     if (generate !== undefined && issuerAccepts) return generateValue(generate, randomness);
     onObstacle(

@@ -236,7 +236,9 @@ export function createAutomaticRotation(deps: {
     const isNamed = (place: Target) => row.targets.some((target) => isTarget(row, target, place));
     // `unanswered` is a transient failure to read a place. It decides only if the policy names the place, or if no other place is
     // certain. The message is then redelivered, instead of a report to the user that the place is missing.
-    const decisive = targets.find((place) => place.unanswered !== undefined && (certain.length === 0 || isNamed(place)));
+    const decisive = targets.find(
+      (place) => place.unanswered !== undefined && (certain.length === 0 || isNamed(place)),
+    );
     if (decisive?.unanswered !== undefined) throw decisive.unanswered;
     const unproven = row.targets.filter((target) => !certain.some((place) => isTarget(row, target, place)));
     if (certain.length === 0 || unproven.length > 0) {

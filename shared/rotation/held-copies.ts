@@ -28,11 +28,7 @@ export async function holdValue(
 }
 
 /** Stores the held copy of the value that a vault secret will get. */
-export async function holdVaultSecret(
-  serviceVault: ServiceKeyVault,
-  rotationId: string,
-  value: string,
-): Promise<void> {
+export async function holdVaultSecret(serviceVault: ServiceKeyVault, rotationId: string, value: string): Promise<void> {
   await serviceVault.writeSecret(heldCopyName(rotationId), value, CONTENT_TYPE, { "rotation-id": rotationId });
 }
 

@@ -122,7 +122,9 @@ function confidenceOf(foundEvidence: ReadonlySet<Evidence>, sharesWord: boolean)
   if (PROOFS.some((kind) => foundEvidence.has(kind))) return "certain";
   if (STRONG.some((kind) => foundEvidence.has(kind))) return "likely";
   if (foundEvidence.has("createdTogether"))
-    return foundEvidence.has("name") || foundEvidence.has("expiry") || foundEvidence.has("expirySameDay") ? "likely" : "possible";
+    return foundEvidence.has("name") || foundEvidence.has("expiry") || foundEvidence.has("expirySameDay")
+      ? "likely"
+      : "possible";
   return foundEvidence.has("expiry") && sharesWord ? "likely" : "possible";
 }
 

@@ -168,7 +168,8 @@ export function createMatchIndex(deps: { tables: Tables; clock: Clock; log: Logg
           const built = indexedVaults.get(name.toLowerCase());
           // The vaults that stay in the map are not in the inventory any more.
           indexedVaults.delete(name.toLowerCase());
-          if (built?.contents !== contentsHash || built.builtAt < rebuildIfBuiltBefore) due.push({ name, contents: contentsHash });
+          if (built?.contents !== contentsHash || built.builtAt < rebuildIfBuiltBefore)
+            due.push({ name, contents: contentsHash });
         }
       }
       let waiting = due.length;

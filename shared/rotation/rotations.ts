@@ -312,7 +312,8 @@ export function createRotations(deps: RotationDependencies): Rotations {
 
     async continueOverdue() {
       for await (const rotationIds of rows.listOverdue()) {
-        for (const rotationId of rotationIds) await stepRunner.scheduleNext({ rotationId, dueAt: clock.now().toISOString() });
+        for (const rotationId of rotationIds)
+          await stepRunner.scheduleNext({ rotationId, dueAt: clock.now().toISOString() });
       }
       for await (const rotationIds of rows.listUnclaimedCopies())
         for (const rotationId of rotationIds) await deleteHeldCopy(rotationId);

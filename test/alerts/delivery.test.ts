@@ -1,7 +1,13 @@
 import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { DELIVERY_ROW, Deliveries } from "../../shared/alerts/delivery.ts";
-import { nextFreeTime, nextSlots, SENT_MAIL_TIMES_ROW, SentMailTimes, withSent } from "../../shared/alerts/mail-rate-limit.ts";
+import {
+  nextFreeTime,
+  nextSlots,
+  SENT_MAIL_TIMES_ROW,
+  SentMailTimes,
+  withSent,
+} from "../../shared/alerts/mail-rate-limit.ts";
 import { MAILBOX_PREFIX, MAILBOXES, type Mailbox, Mailboxes } from "../../shared/alerts/mailbox.ts";
 import type { Tables } from "../../shared/platform/storage/tables.ts";
 import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
@@ -540,7 +546,8 @@ describe("a crashed process", () => {
     for (const { ruleId } of await fixture.instance().rules.all())
       await fixture.instance().rules.remove(ruleId, caller, undefined);
     // Removes the row of the rate limit, which counts the mails of the last hour.
-    for await (const rows of fixture.tables.pages(SentMailTimes, { partitionKey: MAILBOXES, from: SENT_MAIL_TIMES_ROW }))
+    const range = { partitionKey: MAILBOXES, from: SENT_MAIL_TIMES_ROW };
+    for await (const rows of fixture.tables.pages(SentMailTimes, range))
       for (const { rowKey } of rows) await fixture.tables.remove(SentMailTimes, MAILBOXES, rowKey);
     fixture.messages.length = 0;
     cloud.control.clearMails();

@@ -354,8 +354,7 @@ export class World {
     let crashIsOver = options.crash === undefined;
     for (let deliveryCount = 0; deliveryCount < (options.most ?? 200); deliveryCount++) {
       const row = await reader.get(rotationId);
-      if (isOver(row.status) || row.status === "needsAttention" || options.until?.(row))
-        return { row, crashCount };
+      if (isOver(row.status) || row.status === "needsAttention" || options.until?.(row)) return { row, crashCount };
       this.messages.sort((a, b) => a.dueAtMs - b.dueAtMs);
       const message = this.messages.shift();
       const now = this.clock.now().getTime();

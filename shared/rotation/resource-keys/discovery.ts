@@ -247,7 +247,11 @@ async function compareSecrets(
   const all = { partitionKey: partitions.all, from: prefix, before: keyEnd(prefix) };
   const range = { ...all, pageSize: limits.secrets, onCorrupt };
   const select = ["name", "vaultName", "enabled", "source"] as const;
-  const secrets = tables.pages(Assets, { ...range, select: [...select], ...(lastCompared !== undefined && { after: lastCompared }) });
+  const secrets = tables.pages(Assets, {
+    ...range,
+    select: [...select],
+    ...(lastCompared !== undefined && { after: lastCompared }),
+  });
   for await (const rows of secrets) {
     const counts: Pick<Counts, "secrets" | "secretsDenied" | "links" | "removed"> = {
       secrets: 0,

@@ -201,9 +201,11 @@ export function createKeyLinks(deps: {
     if (subscriptionId === undefined) return [];
     // The index finds GUIDs in metadata. A resource ID contains the GUID of its subscription.
     const secrets = await index.findSecrets(subscriptionId, MAX_PROPOSED);
-    const records = await pMap(secrets, ({ vaultName, secretName }) => readSecretRecord(tables, vaultName, secretName), {
-      concurrency: PARALLEL,
-    });
+    const records = await pMap(
+      secrets,
+      ({ vaultName, secretName }) => readSecretRecord(tables, vaultName, secretName),
+      { concurrency: PARALLEL },
+    );
     return records.flatMap((record) => {
       const proposal = record === undefined ? undefined : proposeByTags(record.tags ?? {});
       return proposal?.resourceId.toLowerCase() === resourceId.toLowerCase()
@@ -281,7 +283,8 @@ export function createKeyLinks(deps: {
       const result = findHeldKey(current.value, resourceId, keys);
       const contained = containedKeys(current.value, keys);
       if (contained.length === 0) return undefined;
-      if (source === "unreadableLink") return { ...withoutKey, confidence: "possible", otherResource: false, contained };
+      if (source === "unreadableLink")
+        return { ...withoutKey, confidence: "possible", otherResource: false, contained };
       const knownAs = (await wasRotated(place)) ? "rotated" : "new";
       if (result.held === undefined) {
         const otherResource = result.reason === "otherResource";

@@ -1,6 +1,6 @@
 import { Problem } from "../../platform/http/problem.ts";
 import { issuerOf } from "../issuers/issuers.ts";
-import { withCurrentProblem, requireConsumersFit, toRotationConsumer } from "../plan-consumers.ts";
+import { requireConsumersFit, toRotationConsumer, withCurrentProblem } from "../plan-consumers.ts";
 import { planMatch } from "../plan-places.ts";
 import { throwIfTransient } from "../problems.ts";
 import { openVault, placeOf } from "../publications.ts";

@@ -3,11 +3,11 @@ import type { ConsumerCheck } from "../consumer.ts";
 import { expectedVersionOf } from "../expected-version.ts";
 import {
   consumerKey,
-  withCurrentProblem,
   placesToRead,
+  recheckProblems,
   storableConsumers,
   toRotationConsumer,
-  recheckProblems,
+  withCurrentProblem,
 } from "../plan-consumers.ts";
 import type { RotationConsumer } from "../rotation.ts";
 import type { StepContext } from "../step-context.ts";

@@ -3,7 +3,7 @@ import { DAY_MS, MINUTE_MS, SECOND_MS } from "../../platform/time.ts";
 import { auditedEffect } from "../audited-effect.ts";
 import type { RefreshResult } from "../consumer.ts";
 import { expectedVersionOf, publicationOf } from "../expected-version.ts";
-import { consumerKey, placesToRead, toRotationConsumer, recheckProblems } from "../plan-consumers.ts";
+import { consumerKey, placesToRead, recheckProblems, toRotationConsumer } from "../plan-consumers.ts";
 import { isTransientFailure } from "../problems.ts";
 import { placeOf } from "../publications.ts";
 import { isToRestore, isVaultSecret, type RotationConsumer, type RotationRecord } from "../rotation.ts";

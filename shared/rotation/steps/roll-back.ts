@@ -48,7 +48,8 @@ async function restorePlace(context: StepContext, publication: Publication): Pro
     plannedVersion === undefined ? undefined : await requirePreviousVersion(context, publication, plannedVersion);
   if (holds === "other") {
     // Either an earlier run restored the value and its response was lost, or another writer changed the place.
-    const isRestored = state === "restoring" && previousVersion !== undefined && current?.value === previousVersion.value;
+    const isRestored =
+      state === "restoring" && previousVersion !== undefined && current?.value === previousVersion.value;
     const restoredVersion = current?.version;
     return await savePublication(context, publication, {
       state: isRestored ? "restored" : "left",

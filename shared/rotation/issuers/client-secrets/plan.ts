@@ -157,7 +157,9 @@ async function lifetimeOf(graph: Graph, app: GraphApplication, requestedDays: nu
     return { expiryDays: requestedDays, notes: [] };
   return {
     expiryDays: policy.longestDays,
-    notes: [`The tenant's policy shortens the new secret's lifetime from ${requestedDays} to ${policy.longestDays} days.`],
+    notes: [
+      `The tenant's policy shortens the new secret's lifetime from ${requestedDays} to ${policy.longestDays} days.`,
+    ],
   };
 }
 

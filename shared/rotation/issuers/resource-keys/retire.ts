@@ -34,7 +34,8 @@ async function requireReplaced(context: StepContext, keys: readonly ListedKey[])
     compared.some((one) => placeKey(one) === placeKey(place) && one.keyName === record.newKeyId);
   const users = compared.filter(
     (one) =>
-      (one.contained.includes(oldKeyId) || one.unreadable === true) && (isWritten(record, one) || !ignoresOtherPlaces(record)),
+      (one.contained.includes(oldKeyId) || one.unreadable === true) &&
+      (isWritten(record, one) || !ignoresOtherPlaces(record)),
   );
   const unwritten = record.publications.filter((place) => !isNew(place));
   const named = [...new Set([...users, ...unwritten].map(placeOf))];
@@ -53,7 +54,8 @@ const isWritten = ({ publications }: RotationRecord, place: Target): boolean =>
  * Returns whether the old key is regenerated although places that the rotation does not write store it, or may store it. An attacker
  * could keep a compromised key valid by storing it in a vault. With `force`, a user has seen which places store it.
  */
-const ignoresOtherPlaces = ({ reason, finish }: RotationRecord): boolean => reason === "compromised" || finish?.force === true;
+const ignoresOtherPlaces = ({ reason, finish }: RotationRecord): boolean =>
+  reason === "compromised" || finish?.force === true;
 
 /**
  * Returns whether the resource still has the old key, although its regeneration was requested. A user can then cancel the rotation.
