@@ -113,7 +113,7 @@ export const COMPARED_ROWS: readonly StoredKind[] = [
   rows(compliance.TotalsEnd, "state", "4!totals~"),
   rows(compliance.ChangedRows, "state", "4!totals!*"),
   rows(scans.ActiveScans, "active", "active"),
-  rows(audit.EntryRow, "*", "*", (key) => !audit.isMark(key)),
+  rows(audit.EntryRow, "*", "*", (key) => !audit.isMarkOrLastRow(key)),
   rows(audit.ClosedMark, "*", "~born|*"),
   rows(audit.LastRow, "*", "~last|*"),
   rows(audit.IndexRow, "entries", "*"),
