@@ -43,7 +43,11 @@ export interface DevopsOrganization {
   /** Returns true if a group has this secret variable. Its value can't be read. @throws {CloudFailure} */
   hasSecretVariable(location: VariableLocation): Promise<boolean>;
   /** Writes a new client secret to a connection: see `replaceConnectionSecret` in service-connections.ts. */
-  replaceConnectionSecret(location: ConnectionLocation, credential: ReplacedCredential, secret: string): Promise<Changed>;
+  replaceConnectionSecret(
+    location: ConnectionLocation,
+    credential: ReplacedCredential,
+    secret: string,
+  ): Promise<Changed>;
   /**
    * Returns true if a connection signs in as the application. Undefined if it no longer contains a secret of the application.
    * @throws {CloudFailure}

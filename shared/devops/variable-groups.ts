@@ -10,7 +10,11 @@ import type { VariableLocation } from "./secret-locations.ts";
  *
  * @throws {CloudFailure} notFound; refused if the group has no such secret variable; conflict, see `changeResource`.
  */
-export async function replaceVariable(client: DevopsClient, location: VariableLocation, value: string): Promise<Changed> {
+export async function replaceVariable(
+  client: DevopsClient,
+  location: VariableLocation,
+  value: string,
+): Promise<Changed> {
   const target = targetOf(location);
   const read = async () => {
     const group = await readGroup(client, location, target);
