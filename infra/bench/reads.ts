@@ -7,9 +7,9 @@ import { ASSET_TYPES, type AssetRecord, Assets } from "../../shared/inventory/as
 import { indexKeys, nameKey, partitions } from "../../shared/inventory/asset-keys.ts";
 import { packExpiries } from "../../shared/inventory/expiries.ts";
 import { countOwners } from "../../shared/inventory/owners.ts";
+import { packPlanned } from "../../shared/inventory/planned-certificates.ts";
 import { createAssetQueries } from "../../shared/inventory/query.ts";
 import { renewTotals } from "../../shared/inventory/renew-totals.ts";
-import { packPlanned } from "../../shared/inventory/planned-certificates.ts";
 import {
   expiriesColumn,
   VAULTS,

@@ -344,7 +344,12 @@ export function createB2c(deps: {
         // The tenant's date applies only if the registration still uses the secret for which it was found.
         const expiryFromTenant = status.secretEnds?.of === row.clientSecret.id ? status.secretEnds.at : undefined;
         const expiresAt = row.clientSecretExpiresOn ?? expiryFromTenant;
-        if (row.removing || expiresAt === undefined || expiresAt <= currentTime || Date.parse(expiresAt) > latest.getTime())
+        if (
+          row.removing ||
+          expiresAt === undefined ||
+          expiresAt <= currentTime ||
+          Date.parse(expiresAt) > latest.getTime()
+        )
           continue;
         // The ID of a stored secret starts with a ULID, which contains its creation time.
         const createdAt = new Date(decodeTime(row.clientSecret.id.split("-")[0]!)).toISOString();

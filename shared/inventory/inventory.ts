@@ -209,7 +209,11 @@ export function createInventory(deps: {
   };
 
   /** Removes a vault. Returns undefined if the vault was removed or found in another subscription meanwhile. */
-  async function forgetVault(name: string, subscriptionId: string, workerId: string): Promise<AssetRecord[] | undefined> {
+  async function forgetVault(
+    name: string,
+    subscriptionId: string,
+    workerId: string,
+  ): Promise<AssetRecord[] | undefined> {
     const storedVault = await writer.readForUpdate(name);
     if (storedVault.row?.subscriptionId.toLowerCase() !== subscriptionId.toLowerCase()) return undefined;
     const vault = withoutKeys(storedVault.row);

@@ -9,8 +9,8 @@ import { UNSET, unpackExpiries } from "./expiries.ts";
 import { type Histogram, histogramOf, packHistograms, unpackHistograms, type Window } from "./histogram.ts";
 import { LastListings } from "./last-listings.ts";
 import {
-  packPlannedHistograms,
   type PlannedHistograms,
+  packPlannedHistograms,
   plannedExpiries,
   plannedHistograms,
   unpackPlannedHistograms,

@@ -44,7 +44,9 @@ export interface Licensing {
   /** Returns the enabled tier: `core` without a valid license. */
   tier(): Promise<Tier>;
   /** Returns the license if it is not expired and expires at this time or before, for alerts. Times are ISO 8601. */
-  expiring(latest: Date): AsyncGenerator<{ id: string; what: string; name: string; createdAt: string; expiresAt: string }>;
+  expiring(
+    latest: Date,
+  ): AsyncGenerator<{ id: string; what: string; name: string; createdAt: string; expiresAt: string }>;
 }
 
 /** @param deps.keys - Keys that verify licenses. Default: the keys of this build. Tests replace them. */

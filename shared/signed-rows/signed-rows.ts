@@ -152,7 +152,8 @@ export function createSignedRows(deps: {
       const { partitions: signedPartitions, states: signingStates } = requireVault();
       const { sequences } = await signingStates.read();
       const findings: Finding[] = [];
-      for (const range of SIGNED_RANGES) findings.push(...(await signedPartitions.inspect(range, sequences[range.table] ?? [])));
+      for (const range of SIGNED_RANGES)
+        findings.push(...(await signedPartitions.inspect(range, sequences[range.table] ?? [])));
       return findings;
     },
 

@@ -124,7 +124,7 @@ async function writeAsEarlierVersion(): Promise<{ kept: string; dropped: string 
   const now = new Date().toISOString();
   const { tenantId } = (await assets())[0]!.credential!;
   await writeCredentials(
-    { tenantId, bucket, apps: [read], now, seenAt: now, owner: "earlier version" },
+    { tenantId, bucket, apps: [read], now, seenAt: now, workerId: "earlier version" },
     { writer: service.writer, prepareChange: service.compliance.prepareChange, confirm: async () => {} },
   );
   const idOf = (keyId: string) => `entra.${tenantId}.${APP_ID}.${keyId}`.toLowerCase();

@@ -132,7 +132,8 @@ async function check(): Promise<PermissionsCheck> {
 }
 
 const callOf = ({ calls }: PermissionsCheck, id: string): CheckedCall => calls.find(({ call }) => call.id === id)!;
-const outcomes = (result: PermissionsCheck) => Object.fromEntries(result.calls.map(({ call, outcome }) => [call.id, outcome]));
+const outcomes = (result: PermissionsCheck) =>
+  Object.fromEntries(result.calls.map(({ call, outcome }) => [call.id, outcome]));
 const missingIn = (result: PermissionsCheck) =>
   result.calls.filter(({ outcome }) => outcome === "permissionMissing" || outcome === "answeredWithBlanks");
 

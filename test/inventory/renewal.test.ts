@@ -3,6 +3,13 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { type Moment, STATUSES } from "../../shared/inventory/asset-status.ts";
 import {
+  packPlanned,
+  plannedExpiries,
+  plannedHistograms,
+  plannedOfTotals,
+  plannedOfVault,
+} from "../../shared/inventory/planned-certificates.ts";
+import {
   explainStatus,
   type RenewalFacts,
   renewalOf,
@@ -10,13 +17,6 @@ import {
   statusOfAsset,
   type VersionDates,
 } from "../../shared/inventory/renewal.ts";
-import {
-  packPlanned,
-  plannedExpiries,
-  plannedHistograms,
-  plannedOfTotals,
-  plannedOfVault,
-} from "../../shared/inventory/planned-certificates.ts";
 import { exactWindows } from "../../shared/inventory/totals.ts";
 import { expectedStatus, START } from "./write-assets.ts";
 
