@@ -86,8 +86,7 @@ async function rotateWithCrash(scenario: Scenario, crash: SimulatedCrash | undef
   // The rotation asked the inventory to read everything that it changed, regardless of the call that crashed. The last request
   // of a rollback names no client secret, so the inventory reads the whole application.
   const { appId, objectId, newKeyId, oldKeyId } = row;
-  const lastRequest =
-    row.status === "completed" ? { appId, objectId, removed: oldKeyId } : { appId, objectId };
+  const lastRequest = row.status === "completed" ? { appId, objectId, removed: oldKeyId } : { appId, objectId };
   for (const request of [{ appId, objectId, added: newKeyId }, VAULT, lastRequest])
     expect(world.inventoryUpdates).toContainEqual(request);
   values.push(secretValueOf(name, "old"), world.cloud.control.secretValue(VAULT, app.places[0]!)!);
