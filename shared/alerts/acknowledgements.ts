@@ -14,7 +14,7 @@ import { isUlid } from "../platform/ulid.ts";
 import { itemsIn } from "./delivery.ts";
 import type { History } from "./history.ts";
 import { alertKey, type TrackedItem, trackedItemOf } from "./items.ts";
-import { assetPlaceOf } from "./resolved-alerts.ts";
+import { assetLocationOf } from "./resolved-alerts.ts";
 import type { AlertRules } from "./rules.ts";
 import type { ResolvedItem, TrackedAlert, TrackedAlerts } from "./tracked-alerts.ts";
 
@@ -101,7 +101,7 @@ export function createAcknowledgements(deps: {
    * of a token-signing certificate that another asset now contains.
    */
   async function alertOfJoined(resolvedItem: TrackedItem, ruleId: string): Promise<[string, TrackedAlert] | undefined> {
-    const place = assetPlaceOf(resolvedItem);
+    const place = assetLocationOf(resolvedItem);
     const asset = place && (await assetWithEntry(place, tables));
     if (!asset) return undefined;
     const id = assetId(asset).toLowerCase();

@@ -1,6 +1,6 @@
 import pMap from "p-map";
 import { decodeTime } from "ulid";
-import { Assets, placesOf } from "../inventory/asset.ts";
+import { Assets, locationsOf } from "../inventory/asset.ts";
 import { nameKey, partitions } from "../inventory/asset-keys.ts";
 import { type Page, type PageRequest, pageOfAll } from "../platform/http/paging.ts";
 import { Problem } from "../platform/http/problem.ts";
@@ -47,16 +47,16 @@ export function createAssetNotifications(deps: {
 
   /** Returns where a rule's notification log can have rows about the asset: prefixes of row keys, and row keys of open alerts. */
   async function keysOf(assetId: string): Promise<{ prefixes: string[]; openKeys: string[] }> {
-    const places = placesOf(assetId);
+    const locations = locationsOf(assetId);
     const onCorrupt = (row: StorageCorrupt) => countLeftOut(row);
     const storedAssets = await Promise.all(
-      places.map(({ vaultName, type, name }) =>
+      locations.map(({ vaultName, type, name }) =>
         tables.get(Assets, partitions.vault(vaultName), nameKey(type, name, vaultName), { onCorrupt }),
       ),
     );
     const assets = storedAssets.filter((asset) => asset !== undefined);
     // The ID of a credential does not contain its type. The asset has it, unless it was deleted.
-    const alerts = (assets.length > 0 ? assets : places).map(assetAlertKey);
+    const alerts = (assets.length > 0 ? assets : locations).map(assetAlertKey);
     return {
       prefixes: [
         ...assets.flatMap((asset) =>

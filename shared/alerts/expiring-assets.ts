@@ -7,7 +7,7 @@ import {
   assetId,
   type Credential,
   idsOf,
-  placesOf,
+  locationsOf,
   sourceOf,
 } from "../inventory/asset.ts";
 import { expiryBounds, expiryKey, lateBounds, nameKey, partitions } from "../inventory/asset-keys.ts";
@@ -127,12 +127,12 @@ export async function expiringItems(
   }
   // The snooze of an asset ended: evaluate the asset.
   for (const id of deps.recentlyEnded) {
-    // The id of an application's credential does not contain its type, so `placesOf` returns a place for each type.
-    for (const place of placesOf(id)) {
-      const { type, name, vaultName } = place;
+    // The id of an application's credential does not contain its type, so `locationsOf` returns a location for each type.
+    for (const location of locationsOf(id)) {
+      const { type, name, vaultName } = location;
       const asset =
         (await tables.get(Assets, partitions.vault(vaultName), nameKey(type, name, vaultName))) ??
-        (await assetWithEntry(place, tables));
+        (await assetWithEntry(location, tables));
       if (asset) await addItems([asset]);
     }
   }

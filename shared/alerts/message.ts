@@ -1,4 +1,4 @@
-import { type CredentialKind, isCredentialId, placesOf, titleOfCredential } from "../inventory/asset.ts";
+import { type CredentialKind, isCredentialId, locationsOf, titleOfCredential } from "../inventory/asset.ts";
 import { RENEWER_NAMES } from "../inventory/renewal.ts";
 import { assetLink, credentialsLink, encodePathSegment, vaultLink } from "../platform/azure/portal.ts";
 import { PRODUCT } from "../platform/product.ts";
@@ -448,13 +448,15 @@ function nameOfResource({ resourceId, resourceType, vaultName }: ViolationItem):
 /** Returns the address of the violating asset or vault in the Azure portal. Undefined if its vault is unknown. */
 function portalPageOf({ resourceId, resourceType, vaultId }: ViolationItem, links: Links): string | undefined {
   if (vaultId === undefined) return undefined;
-  const asset = isCredentialId(resourceId) ? undefined : placesOf(resourceId).find(({ type }) => type === resourceType);
+  const asset = isCredentialId(resourceId)
+    ? undefined
+    : locationsOf(resourceId).find(({ type }) => type === resourceType);
   return asset ? assetLink(links, asset) : vaultLink(links, vaultId, "");
 }
 
 /** Returns the link to the page of the violating asset, or to the violations of its vault or check. */
 function violationPage({ resourceId, vaultName, checkId }: ViolationItem, links: Links): MessageLink[] {
-  if (placesOf(resourceId).length > 0) return linkTo("Open asset", assetPageLink(links, resourceId));
+  if (locationsOf(resourceId).length > 0) return linkTo("Open asset", assetPageLink(links, resourceId));
   const filter = isCredentialId(resourceId)
     ? `check=${encodePathSegment(checkId)}`
     : `vault=${encodePathSegment(vaultName)}`;

@@ -1,5 +1,5 @@
 import pMap from "p-map";
-import { type AssetPlace, type AssetRecord, Assets, placesOf } from "../inventory/asset.ts";
+import { type AssetLocation, type AssetRecord, Assets, locationsOf } from "../inventory/asset.ts";
 import { nameKey, namePrefix, partitions } from "../inventory/asset-keys.ts";
 import { assetWithEntry } from "../inventory/joined-credentials.ts";
 import { needsAttention } from "../inventory/renewal.ts";
@@ -53,7 +53,7 @@ async function withoutJoined(ended: readonly ResolvedItem[], tables: Tables): Pr
   const result: EndedAlerts = { resolved: [], joined: [] };
   for (const item of ended) {
     const isRemoved = item.kind === "recovered" && item.reason === "removed";
-    const place = isRemoved ? assetPlaceOf(item.of) : undefined;
+    const place = isRemoved ? assetLocationOf(item.of) : undefined;
     if (item.kind === "recovered" && place && (await assetWithEntry(place, tables)))
       result.joined.push({ ...item, reason: "mended" });
     else result.resolved.push(item);
@@ -62,11 +62,11 @@ async function withoutJoined(ended: readonly ResolvedItem[], tables: Tables): Pr
 }
 
 /** Returns the vault, type and name of the asset that an alert is about. Undefined for an alert about something else. */
-export const assetPlaceOf = (item: TrackedItem): AssetPlace | undefined =>
+export const assetLocationOf = (item: TrackedItem): AssetLocation | undefined =>
   item.kind === "asset"
     ? item
     : item.kind === "violation"
-      ? placesOf(item.resourceId).find(({ type }) => type === item.resourceType)
+      ? locationsOf(item.resourceId).find(({ type }) => type === item.resourceType)
       : undefined;
 
 /**
@@ -179,7 +179,7 @@ async function endReasonOf(
   reading: ViolationReading,
   tables: Tables,
 ): Promise<RecoveredItem["reason"]> {
-  const place = assetPlaceOf(of);
+  const place = assetLocationOf(of);
   const asset =
     place &&
     (await tables.get(Assets, partitions.vault(place.vaultName), nameKey(place.type, place.name, place.vaultName)));

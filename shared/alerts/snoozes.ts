@@ -1,6 +1,6 @@
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
-import { Assets, assetId, placesOf } from "../inventory/asset.ts";
+import { Assets, assetId, locationsOf } from "../inventory/asset.ts";
 import { nameKey, partitions } from "../inventory/asset-keys.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import { type Page, type PageRequest, pageOfAll } from "../platform/http/paging.ts";
@@ -106,10 +106,10 @@ export function createSnoozes(deps: {
     }
     if (request.assetId === undefined) throw invalidBody("assetId", "is required without filters");
     if (ruleId === undefined) throw invalidBody("ruleId", "is required without filters");
-    // The id of an application's credential does not contain its type, so `placesOf` returns a place for each type.
+    // The id of an application's credential does not contain its type, so `locationsOf` returns a location for each type.
     const [rule, ...assets] = await Promise.all([
       rules.get(ruleId),
-      ...placesOf(request.assetId).map(({ vaultName, type, name }) =>
+      ...locationsOf(request.assetId).map(({ vaultName, type, name }) =>
         tables.get(Assets, partitions.vault(vaultName), nameKey(type, name, vaultName)),
       ),
     ]);

@@ -1,6 +1,6 @@
 /** Reads of current violations for alerts: a page of all violations, and whether violations of earlier alerts still exist. */
 import pMap from "p-map";
-import { Assets, placesOf, sourceOf } from "../inventory/asset.ts";
+import { Assets, locationsOf, sourceOf } from "../inventory/asset.ts";
 import { nameKey, partitions } from "../inventory/asset-keys.ts";
 import { VAULTS, Vaults, vaultKey } from "../inventory/vault.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
@@ -45,7 +45,7 @@ export async function currentViolations(
         const { name, subscriptionId, tags = {} } = vault;
         return [{ ...commonFields, vaultName: name, vaultId: vault.id, subscriptionId, tags }];
       }
-      const location = placesOf(resourceId).find(({ type }) => type === resourceType);
+      const location = locationsOf(resourceId).find(({ type }) => type === resourceType);
       const asset = location && (await tables.get(Assets, partitions.vault(location.vaultName), assetRowKey(location)));
       if (!asset) return [];
       const { vaultName, vaultId, subscriptionId, tags = {} } = asset;
@@ -56,7 +56,8 @@ export async function currentViolations(
   return { violations: violations.flat(), ...(page.nextCursor === null ? {} : { cursor: page.nextCursor }) };
 }
 
-const assetRowKey = ({ type, name, vaultName }: ReturnType<typeof placesOf>[number]) => nameKey(type, name, vaultName);
+const assetRowKey = ({ type, name, vaultName }: ReturnType<typeof locationsOf>[number]) =>
+  nameKey(type, name, vaultName);
 
 /** A violation for which an alert was sent. */
 export type AlertedViolation = Pick<Violation, "id" | "checkId" | "resourceId"> & {
@@ -140,7 +141,7 @@ export function createViolationReading(tables: Tables, overview: Overview): Viol
           const isBroadlyExempted = overview.exemptionFor(first.checkId, vault) !== undefined;
           for (const { id, checkId, resourceType, resourceId } of group) {
             // An asset's ID can be ambiguous without its type. Undefined for a vault, whose `resourceId` is its name.
-            const location = placesOf(resourceId).find(({ type }) => type === (resourceType as ResourceType));
+            const location = locationsOf(resourceId).find(({ type }) => type === (resourceType as ResourceType));
             const asset = location && assetKey(location.type, location.name);
             if (!names.has(location?.name ?? resourceId)) continue;
             const ownExemption = vault.exemptions.some(

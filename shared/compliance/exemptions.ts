@@ -1,6 +1,6 @@
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
-import { placesOf } from "../inventory/asset.ts";
+import { locationsOf } from "../inventory/asset.ts";
 import { roleRequired } from "../platform/http/admission.ts";
 import { entityTag, requireMatch } from "../platform/http/conditional-requests.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
@@ -140,7 +140,7 @@ export function createExemptions(deps: {
     }
     const type = checkOfId.get(checkId)?.resourceType;
     // Without its type, an asset's ID can stand for several assets. The check is about one type.
-    const asset = scopeType === "asset" && placesOf(scopeId).find((location) => location.type === type);
+    const asset = scopeType === "asset" && locationsOf(scopeId).find((location) => location.type === type);
     if (!asset) return undefined;
     const { row, assets } = await loadState(tables, asset.vaultName);
     if (!row) return undefined;
@@ -218,7 +218,7 @@ export function createExemptions(deps: {
       if (!row || row.gone) throw invalidBody("scope.id", "is not the name of a vault that was evaluated");
     }
     if (scope.type === "asset") {
-      const locations = placesOf(scopeId);
+      const locations = locationsOf(scopeId);
       if (locations.length === 0)
         throw invalidBody("scope.id", "must be an asset id such as kv-payments.secret.db-password");
       const asset = locations.find(({ type }) => type === check.resourceType);

@@ -3,7 +3,7 @@
  * row keys are `0!<time of the evaluation>!<vault>!<attempt>!<number>`, so rows are sorted by time.
  */
 import * as z from "zod";
-import { assetId, placesOf } from "../inventory/asset.ts";
+import { assetId, locationsOf } from "../inventory/asset.ts";
 import { decodeCursor, encodeCursor } from "../platform/http/paging.ts";
 import { remove, type Tables } from "../platform/storage/tables.ts";
 import { DAY_MS, MINUTE_MS } from "../platform/time.ts";
@@ -117,7 +117,7 @@ async function withoutExempted(
     if (!vault) return false;
     if (overview.exemptionFor(checkId, vault)) return false;
     if (resourceType === "vault") return true;
-    const location = placesOf(resourceId).find(({ type }) => type === resourceType);
+    const location = locationsOf(resourceId).find(({ type }) => type === resourceType);
     const asset = location && assetKey(location.type, location.name);
     return !vault.exemptions.some(
       (exemption) => exemption.checkId === checkId && exemption.asset === asset && isActive(exemption, overview.now),

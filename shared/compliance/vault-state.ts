@@ -4,7 +4,7 @@
  */
 import { randomUUID } from "node:crypto";
 import pMap from "p-map";
-import { placesOf } from "../inventory/asset.ts";
+import { locationsOf } from "../inventory/asset.ts";
 import type { Row } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
 import { undefinedIfNotPacked } from "../platform/storage/packed-members.ts";
@@ -107,7 +107,7 @@ async function readAssetExemptions(tables: Tables, vaultName: string): Promise<V
   for await (const rows of tables.pages(Exemptions, range)) {
     for (const { id, checkId, until, scopeId = "" } of rows) {
       const type = checkOfId.get(checkId)?.resourceType;
-      const asset = placesOf(scopeId).find((location) => location.type === type);
+      const asset = locationsOf(scopeId).find((location) => location.type === type);
       if (asset?.vaultName.toLowerCase() !== vaultName.toLowerCase()) continue;
       exemptions.push({ id, checkId, until, asset: assetKey(asset.type, asset.name), failing: false });
     }

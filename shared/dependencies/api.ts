@@ -4,7 +4,7 @@ import {
   assetId,
   credentialIds,
   isCredentialId,
-  placesOf,
+  locationsOf,
   titleOfCredential,
 } from "../inventory/asset.ts";
 import { pageParameters } from "../platform/http/paging.ts";
@@ -183,7 +183,7 @@ export function filterOf(query: z.output<typeof DependencyQuery>): EdgeFilter {
   const { limit: _limit, offset: _offset, cursor: _cursor, assetId: id, ...filter } = query;
   if (id === undefined) return filter;
   // The ID of an application credential has two readings, for its two possible types. Both have the same name.
-  const [asset] = placesOf(id);
+  const [asset] = locationsOf(id);
   // The ID is `entra.<tenant ID>.<client ID>.<key ID>`. Consumers name the application, not one of its credentials.
   const application = isCredentialId(id) && /^entra\./i.test(id) ? credentialIds(asset?.name ?? "") : undefined;
   if (application) {
@@ -203,7 +203,7 @@ export function dependencyView({ edge, seenAt }: FoundEdge): z.infer<typeof Depe
   const id = type !== undefined && name !== undefined ? assetId({ vaultName, type, name }) : "";
   return {
     // Null also for a consumer of an application: `entra.<tenant ID>.secret.<client ID>` is not the ID of an asset.
-    secret: placesOf(id).length > 0 ? id : null,
+    secret: locationsOf(id).length > 0 ? id : null,
     vaultName,
     type: type ?? null,
     name: name ?? null,

@@ -2,7 +2,14 @@ import { setTimeout as delay } from "node:timers/promises";
 import * as z from "zod";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
-import { type AssetPlace, type AssetRecord, type AssetType, assetId, placesOf, sourceOf } from "../inventory/asset.ts";
+import {
+  type AssetLocation,
+  type AssetRecord,
+  type AssetType,
+  assetId,
+  locationsOf,
+  sourceOf,
+} from "../inventory/asset.ts";
 import type { Moment } from "../inventory/asset-status.ts";
 import type { AssetQueries, FoundAsset } from "../inventory/query.ts";
 import { statusOfAsset } from "../inventory/renewal.ts";
@@ -114,7 +121,7 @@ export interface Dependencies {
    */
   usage(id: string): Promise<{ assetId: string; usage: AssetUsage; lastSignIn: Date | undefined }>;
   /** Returns the dependencies of an asset and of its whole vault. Makes at most six requests. */
-  edgesOf(asset: AssetPlace): Promise<{ edges: FoundEdge[]; more: boolean }>;
+  edgesOf(asset: AssetLocation): Promise<{ edges: FoundEdge[]; more: boolean }>;
   /**
    * Returns the uses of certificates by lower-case `<vault>/<name>`, of one vault or of all. Undefined before the first
    * complete run. Makes one request per 1,000 dependencies, and one per 1,000 units.
@@ -138,7 +145,7 @@ export function createDependencies(deps: {
    * Returns the vault secrets that certainly store this client secret. Left out, only consumers of the application itself are
    * found. @throws {CloudFailure}
    */
-  secretsStoring?: (credential: { appId: string; keyId: string }) => Promise<AssetPlace[]>;
+  secretsStoring?: (credential: { appId: string; keyId: string }) => Promise<AssetLocation[]>;
   /** Requests a compliance evaluation of these assets of a vault (`<type>.<name>`). */
   referencesChanged: (vaultName: string, assets: string[]) => Promise<void>;
   /** Called after a run that may have changed something. */
@@ -220,7 +227,7 @@ export function createDependencies(deps: {
   }
 
   /** Returns the dependencies of an asset and of its whole vault. */
-  async function edgesOf({ vaultName, type, name }: AssetPlace, units: ReadonlyMap<string, UnitRecord>) {
+  async function edgesOf({ vaultName, type, name }: AssetLocation, units: ReadonlyMap<string, UnitRecord>) {
     // Consumers of a certificate may reference the key or secret behind it.
     const types: AssetType[] = type === "certificate" ? ["certificate", "key", "secret"] : [type];
     const [underVault, ...underAsset] = await Promise.all([
@@ -239,7 +246,7 @@ export function createDependencies(deps: {
   async function assetOf(id: string, moment: Moment): Promise<FoundAsset> {
     const asset = await inventory.assets.get(id, moment);
     if (asset) return requireForeignAsset(asset, id);
-    const [parsed] = placesOf(id);
+    const [parsed] = locationsOf(id);
     const certificateId = parsed && parsed.type !== "certificate" && assetId({ ...parsed, type: "certificate" });
     const certificate = certificateId ? await inventory.assets.get(certificateId, moment) : undefined;
     return requireForeignAsset(certificate, id);
@@ -260,7 +267,7 @@ export function createDependencies(deps: {
    * Returns the other names under which consumers of a client secret are stored: its application, for consumers with a copy of
    * any of its secrets, and the vault secrets that store it. Returns none for other assets.
    */
-  async function aliasesOf(asset: AssetRecord): Promise<{ aliases: AssetPlace[]; notSeen?: NotSeenRecord }> {
+  async function aliasesOf(asset: AssetRecord): Promise<{ aliases: AssetLocation[]; notSeen?: NotSeenRecord }> {
     const { tenantId, appId, keyId } = asset.credential ?? {};
     if (sourceOf(asset) !== "entra" || asset.type !== "secret") return { aliases: [] };
     if (tenantId === undefined || appId === undefined || keyId === undefined) return { aliases: [] };

@@ -1,4 +1,4 @@
-import { type AssetPlace, fingerprint } from "../inventory/asset.ts";
+import { type AssetLocation, fingerprint } from "../inventory/asset.ts";
 import { filteredPage } from "../platform/http/filtered-page.ts";
 import type { Page, PageRequest } from "../platform/http/paging.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
@@ -12,7 +12,7 @@ export interface EdgeFilter {
   /** Name of the asset. */
   secret?: string | undefined;
   /** The asset whose ID was requested. Dependencies on its whole vault do not match. */
-  asset?: AssetPlace | undefined;
+  asset?: AssetLocation | undefined;
   kind?: ConsumerKind | undefined;
   strength?: Edge["strength"] | undefined;
   subscription?: string | undefined;

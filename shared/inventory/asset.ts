@@ -155,7 +155,7 @@ export const isStale = ({ listing }: Pick<AssetRecord, "listing">): boolean => l
  * application, the holder and name determine the ID `entra.<tenantId>.<appId>.<keyId>` (see holder.ts). For a B2C tenant it is
  * `b2c.<tenantId>.<kind>.<name>[.<keyId>]`.
  */
-export function assetId({ vaultName, type, name }: AssetPlace): string {
+export function assetId({ vaultName, type, name }: AssetLocation): string {
   return (credentialIdOf(vaultName, name) ?? `${vaultName}.${type}.${name}`).toLowerCase();
 }
 
@@ -171,7 +171,7 @@ function credentialIdOf(vaultName: string, name: string): string | undefined {
 }
 
 /** The vault, type and name that identify an asset's rows. */
-export interface AssetPlace {
+export interface AssetLocation {
   vaultName: string;
   type: AssetType;
   name: string;
@@ -201,10 +201,10 @@ const IDENTITY_PROVIDER_ID = new RegExp(`^b2c\\.(${GUID})\\.identityprovider\\.(
 const ASSET_ID = /^([a-z0-9-]{1,127})\.(secret|key|certificate)\.([a-z0-9-]{1,127})$/;
 
 /**
- * Returns the places at which the asset with this ID may be stored. One for vault assets. Several for a credential, because its
+ * Returns the locations at which the asset with this ID may be stored. One for vault assets. Several for a credential, because its
  * ID does not contain its type. None if the text is no asset ID.
  */
-export function placesOf(id: string): AssetPlace[] {
+export function locationsOf(id: string): AssetLocation[] {
   const text = id.toLowerCase();
   const locations = (vaultName: string, name: string, types: readonly AssetType[]) =>
     types.map((type) => ({ vaultName, type, name }));
@@ -237,7 +237,7 @@ export const otherNamesOf = ({ credential }: Pick<AssetRecord, "credential">): s
   (credential?.otherKeyIds ?? []).map((keyId) => `${credential!.appId}-${keyId}`.toLowerCase());
 
 /** Returns the IDs under which users may have named an asset: its own, and those of its other entries in the directory. */
-export const idsOf = (asset: AssetPlace & Pick<AssetRecord, "credential">): string[] =>
+export const idsOf = (asset: AssetLocation & Pick<AssetRecord, "credential">): string[] =>
   [asset.name, ...otherNamesOf(asset)].map((name) => assetId({ ...asset, name }));
 
 /** Returns a credential's title for people: application name and credential name. Its asset name consists of IDs. */

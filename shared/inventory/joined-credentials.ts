@@ -1,6 +1,6 @@
 import { keyEnd } from "../platform/storage/keys.ts";
 import type { Tables } from "../platform/storage/tables.ts";
-import { type AssetPlace, type AssetRecord, Assets, credentialIds, otherNamesOf } from "./asset.ts";
+import { type AssetLocation, type AssetRecord, Assets, credentialIds, otherNamesOf } from "./asset.ts";
 import { namePrefix, partitions } from "./asset-keys.ts";
 
 /**
@@ -8,12 +8,12 @@ import { namePrefix, partitions } from "./asset-keys.ts";
  * stores one asset for all of them. Earlier versions stored an asset for each entry, so alerts and exemptions may name an asset
  * that no longer exists. Sends one request for the credentials of the application.
  *
- * @param place - The place at which an earlier version stored another entry of the certificate.
+ * @param location - The location at which an earlier version stored another entry of the certificate.
  * @returns undefined if no stored certificate has such an entry.
  */
-export async function assetWithEntry(place: AssetPlace, tables: Tables): Promise<AssetRecord | undefined> {
-  const { type, vaultName } = place;
-  const name = place.name.toLowerCase();
+export async function assetWithEntry(location: AssetLocation, tables: Tables): Promise<AssetRecord | undefined> {
+  const { type, vaultName } = location;
+  const name = location.name.toLowerCase();
   const appId = credentialIds(name)?.appId;
   if (type !== "certificate" || appId === undefined) return undefined;
   const prefix = `${namePrefix(type)}${appId}-`;

@@ -13,7 +13,7 @@ import {
   Assets,
   type AssetType,
   fingerprint,
-  placesOf,
+  locationsOf,
   sourceOf,
 } from "./asset.ts";
 import {
@@ -305,13 +305,13 @@ export function createAssetQueries(deps: {
     list,
 
     async get(id, { now }) {
-      const places = placesOf(id);
-      const [first] = places;
+      const locations = locationsOf(id);
+      const [first] = locations;
       if (!first) return undefined;
       const [scope, vault, ...assets] = await Promise.all([
         readScope(tables),
         tables.get(Vaults, VAULTS, vaultKey(first.vaultName)),
-        ...places.map(({ vaultName, type, name }) =>
+        ...locations.map(({ vaultName, type, name }) =>
           tables.get(Assets, partitions.vault(vaultName), nameKey(type, name, vaultName)),
         ),
       ]);

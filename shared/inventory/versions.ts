@@ -3,7 +3,7 @@ import type { KeyVaults, ListedVersion } from "../platform/azure/key-vault.ts";
 import { notFound, Problem } from "../platform/http/problem.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { MINUTE_MS } from "../platform/time.ts";
-import { isCredentialId, placesOf } from "./asset.ts";
+import { isCredentialId, locationsOf } from "./asset.ts";
 import { VAULTS, Vaults, vaultKey } from "./vault.ts";
 
 /**
@@ -34,7 +34,7 @@ export async function readVersions(
 ): Promise<AssetVersions> {
   const shortenedId = id.slice(0, 300);
   if (isCredentialId(id)) throw new Problem("conflict", "A credential of a directory has no versions.");
-  const [location] = placesOf(id);
+  const [location] = locationsOf(id);
   const vault = location && (await tables.get(Vaults, VAULTS, vaultKey(location.vaultName)));
   if (!location || !vault) throw notFound(`The asset ${shortenedId}`);
   const versions: ListedVersion[] = [];

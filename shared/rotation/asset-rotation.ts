@@ -1,4 +1,4 @@
-import { type AssetPlace, Assets, credentialIds, placesOf, sourceOf } from "../inventory/asset.ts";
+import { type AssetLocation, Assets, credentialIds, locationsOf, sourceOf } from "../inventory/asset.ts";
 import { nameKey, partitions } from "../inventory/asset-keys.ts";
 import { VAULTS, type VaultRecord, Vaults, vaultKey } from "../inventory/vault.ts";
 import { isServiceVault } from "../platform/azure/service-key-vault.ts";
@@ -44,7 +44,7 @@ export function createAssetRotation(deps: {
 }): AssetRotation {
   const { tables, randomness } = deps;
 
-  const isInInventory = async ({ vaultName, type, name }: AssetPlace): Promise<boolean> =>
+  const isInInventory = async ({ vaultName, type, name }: AssetLocation): Promise<boolean> =>
     (await tables.get(Assets, partitions.vault(vaultName), nameKey(type, name, vaultName))) !== undefined;
 
   /**
@@ -52,10 +52,10 @@ export function createAssetRotation(deps: {
    *
    * @throws {Problem} notFound, serviceVault
    */
-  async function requirePlace(assetId: string): Promise<{ place: AssetPlace; vault: VaultRecord | undefined }> {
-    // The ID of an application's credential does not say whether it is a secret or a certificate. `placesOf` returns both
+  async function requireAsset(assetId: string): Promise<{ place: AssetLocation; vault: VaultRecord | undefined }> {
+    // The ID of an application's credential does not say whether it is a secret or a certificate. `locationsOf` returns both
     // possibilities, and at most one of them is in the inventory.
-    for (const place of placesOf(assetId)) {
+    for (const place of locationsOf(assetId)) {
       const { vaultName } = place;
       if (isServiceVault(deps.config, vaultName)) {
         throw new Problem("serviceVault", `${vaultName} is the service's own key vault, which is never rotated.`);
@@ -71,7 +71,7 @@ export function createAssetRotation(deps: {
   }
 
   async function requestForVaultSecret(
-    place: AssetPlace,
+    place: AssetLocation,
     vault: VaultRecord,
     body: RotateAssetRequest,
     onObstacle: OnObstacle,
@@ -122,7 +122,7 @@ export function createAssetRotation(deps: {
 
   return {
     async requestFor(assetId, body, onObstacle = throwObstacle) {
-      const { place, vault } = await requirePlace(assetId);
+      const { place, vault } = await requireAsset(assetId);
       if (place.type !== "secret") {
         throw notRotatable(
           `${assetId} is a ${place.type}. Rotate keys with the vault's key rotation policy, and renew certificates in the vault.`,

@@ -1,5 +1,5 @@
 import pMap from "p-map";
-import { type AssetRecord, Assets, isCredentialId, placesOf, sourceOf } from "../inventory/asset.ts";
+import { type AssetRecord, Assets, isCredentialId, locationsOf, sourceOf } from "../inventory/asset.ts";
 import { expiryBounds, nameKey, namePrefix, partitions } from "../inventory/asset-keys.ts";
 import type { PasswordCredential } from "../platform/azure/graph.ts";
 import type { Logger } from "../platform/runtime.ts";
@@ -223,7 +223,7 @@ async function secretsIn(tables: Tables, bounds: { from: string; before: string 
 
 /** Returns the vault and the name from the asset ID of a vault secret; undefined for other IDs. */
 export function secretPlace(id: string): { vaultName: string; name: string } | undefined {
-  const [place] = isCredentialId(id) ? [] : placesOf(id);
+  const [place] = isCredentialId(id) ? [] : locationsOf(id);
   return place?.type === "secret" ? place : undefined;
 }
 

@@ -9,7 +9,7 @@ import { readVaultSnapshot } from "../../shared/alerts/vault-changes.ts";
 import { assetsOfApplication } from "../../shared/applications/credentials.ts";
 import type { ReadApplication } from "../../shared/applications/read-graph.ts";
 import { assetView } from "../../shared/inventory/api.ts";
-import { assetId, placesOf } from "../../shared/inventory/asset.ts";
+import { assetId, locationsOf } from "../../shared/inventory/asset.ts";
 import { partitions } from "../../shared/inventory/asset-keys.ts";
 import { assetsCsv } from "../../shared/inventory/csv.ts";
 import { bucketOf, holderName } from "../../shared/inventory/holder.ts";
@@ -188,8 +188,8 @@ test("a credential is found by its ID, and not by the name of its holder as a va
   const { items } = await process.inventory.assets.list({ source: "entra" }, ALL_ITEMS, moment);
   for (const { asset } of items.slice(0, 5)) {
     const id = assetId(asset);
-    expect(placesOf(id).map(({ type }) => type)).toEqual(["secret", "certificate"]);
-    expect(placesOf(id)).toContainEqual({ vaultName: asset.vaultName, type: asset.type, name: asset.name });
+    expect(locationsOf(id).map(({ type }) => type)).toEqual(["secret", "certificate"]);
+    expect(locationsOf(id)).toContainEqual({ vaultName: asset.vaultName, type: asset.type, name: asset.name });
     expect((await process.inventory.assets.get(id.toUpperCase(), moment))?.asset.name).toBe(asset.name);
     const idAsVaultAsset = `${asset.vaultName}.${asset.type}.${asset.name}`;
     expect(await process.inventory.assets.get(idAsVaultAsset, moment)).toBeUndefined();

@@ -1,7 +1,7 @@
 import type { Cloud } from "simulated-cloud/cloud.ts";
 import { appIdOf, keyIdOf, secretValueOf } from "simulated-cloud/company/applications.ts";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { assetId, placesOf } from "../../shared/inventory/asset.ts";
+import { assetId, locationsOf } from "../../shared/inventory/asset.ts";
 import type { Config } from "../../shared/platform/config/config.ts";
 import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../shared/platform/time.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
@@ -50,7 +50,7 @@ describe("discovery of a tenant", () => {
     expect([new Set(ids).size, assets.length]).toEqual([5, 5]);
     for (const [index, id] of ids.entries()) {
       const { type, name, vaultName } = assets[index]!;
-      expect(placesOf(id)).toContainEqual({ type, name, vaultName });
+      expect(locationsOf(id)).toContainEqual({ type, name, vaultName });
     }
     const statusTime = await fixture.inventory.moment();
     const keyId = keyIdOf("Outlet Web", "web");

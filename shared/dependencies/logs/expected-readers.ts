@@ -1,4 +1,4 @@
-import type { AssetPlace } from "../../inventory/asset.ts";
+import type { AssetLocation } from "../../inventory/asset.ts";
 import type { Tables } from "../../platform/storage/tables.ts";
 import { readUnits } from "../coverage.ts";
 import { principalId } from "../edge.ts";
@@ -14,7 +14,7 @@ export interface ExpectedReaders {
    * Creates a lookup for one run, which reads the access to a vault once, with one request per 1,000 of its dependencies. The
    * lookup returns undefined while access is unknown: no subscription was read completely yet, or access could not be read.
    */
-  createLookup(): (asset: AssetPlace) => Promise<((reader: Reader) => boolean) | undefined>;
+  createLookup(): (asset: AssetLocation) => Promise<((reader: Reader) => boolean) | undefined>;
 }
 
 /** Scope of coverage items about access. */

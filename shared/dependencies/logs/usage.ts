@@ -1,5 +1,5 @@
 import pMap from "p-map";
-import type { AssetPlace } from "../../inventory/asset.ts";
+import type { AssetLocation } from "../../inventory/asset.ts";
 import type { Clock } from "../../platform/runtime.ts";
 import { withoutKeys } from "../../platform/storage/entity.ts";
 import type { Tables } from "../../platform/storage/tables.ts";
@@ -60,7 +60,7 @@ export interface LogState {
 /** Answers queries about use from the logs of the configured workspaces. */
 export interface Usage extends SecretUsage {
   /** Returns the use of an asset. Makes three requests for each workspace. */
-  ofAsset(asset: AssetPlace): Promise<AssetUsage>;
+  ofAsset(asset: AssetLocation): Promise<AssetUsage>;
   /** Lists unexpected readers since a time. */
   unexpected(from: Date): AsyncGenerator<UnexpectedReader[]>;
 }
@@ -76,7 +76,10 @@ export function createUsage(deps: {
   /** Returns the states of all workspaces, after querying those that were not queried within this hour. */
   const readWorkspaces = () => pMap(workspaceIds, (id) => reader.read(id), { concurrency: 2 });
 
-  const readersIn = async (workspaceId: string, asset: AssetPlace): Promise<{ readers: Reader[]; more: boolean }> => {
+  const readersIn = async (
+    workspaceId: string,
+    asset: AssetLocation,
+  ): Promise<{ readers: Reader[]; more: boolean }> => {
     const use = await tables.get(AssetUses, workspaceId, assetUseKey(asset));
     return { readers: use ? readersOf(use) : [], more: use?.more === true };
   };
