@@ -614,10 +614,8 @@ describe("a crashed process", () => {
     for (let crashAt = 1; crashAt <= allSteps.taken; crashAt += IS_CAMPAIGN ? 1 : STRIDE) {
       for (const when of IS_CAMPAIGN ? WHENS : [WHENS[crashAt % 2]!]) {
         const crashPoint = `crash ${when} step ${crashAt}`;
-        expect({ crashPoint, ...(await runWithCrash({ taken: 0, crashAt, when })) }).toEqual({
-          crashPoint,
-          ...expected,
-        });
+        const result = await runWithCrash({ taken: 0, crashAt, when });
+        expect({ crashPoint, ...result }).toEqual({ crashPoint, ...expected });
       }
     }
     if (IS_CAMPAIGN) console.log({ steps: allSteps.taken });

@@ -228,10 +228,8 @@ describe("the resolution of an alert about an asset", () => {
     for (let crashAt = IS_CAMPAIGN ? 1 : 1 + (SEED % 2); crashAt <= allSteps.taken; crashAt += IS_CAMPAIGN ? 1 : 2) {
       for (const when of IS_CAMPAIGN ? (["before", "after"] as const) : (["after"] as const)) {
         const crashPoint = `crash ${when} step ${crashAt}`;
-        expect({ crashPoint, items: await runWithCrash({ taken: 0, crashAt, when }) }).toEqual({
-          crashPoint,
-          items: expected,
-        });
+        const items = await runWithCrash({ taken: 0, crashAt, when });
+        expect({ crashPoint, items }).toEqual({ crashPoint, items: expected });
       }
     }
     // A crash after a post, before its result is recorded, repeats the post with the same id, by which `notified` ignores it.

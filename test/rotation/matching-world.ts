@@ -143,8 +143,14 @@ export function openMatchingFixture(
         contentType: `${name}:${appId}:${keyId}`,
       };
       control.putSecret(vaultName, { ...vaultSecret, createdDaysAgo: 30 });
-      const assetId = `${vaultName}.secret.${name}`;
-      return { name, appId, keyId, assetId, contentType: vaultSecret.contentType, vaultName };
+      return {
+        name,
+        appId,
+        keyId,
+        assetId: `${vaultName}.secret.${name}`,
+        contentType: vaultSecret.contentType,
+        vaultName,
+      };
     },
 
     /** Copies an application's secret, with its content type, into another vault: as a second place or as a thief would. */
