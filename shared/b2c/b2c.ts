@@ -340,17 +340,12 @@ export function createB2c(deps: {
 
     async *expiring(latest) {
       const currentTime = clock.now().toISOString();
-      for (const { row, status } of await registry.all()) {
+      const registrations = await registry.all();
+      for (const { row, status } of registrations.filter(({ row }) => !row.removing)) {
         // The tenant's date applies only if the registration still uses the secret for which it was found.
         const expiryFromTenant = status.secretEnds?.of === row.clientSecret.id ? status.secretEnds.at : undefined;
         const expiresAt = row.clientSecretExpiresOn ?? expiryFromTenant;
-        if (
-          row.removing ||
-          expiresAt === undefined ||
-          expiresAt <= currentTime ||
-          Date.parse(expiresAt) > latest.getTime()
-        )
-          continue;
+        if (expiresAt === undefined || expiresAt <= currentTime || Date.parse(expiresAt) > latest.getTime()) continue;
         // The ID of a stored secret starts with a ULID, which contains its creation time.
         const createdAt = new Date(decodeTime(row.clientSecret.id.split("-")[0]!)).toISOString();
         const what = "Client secret of a B2C tenant";

@@ -48,7 +48,7 @@ function Organization() {
         <>
           <Text>
             {settings.orgUrl === null
-              ? "No organization is connected, so consumers in Azure DevOps are not found. Select Connect organization to enter copy."
+              ? "No organization is connected, so consumers in Azure DevOps are not found. Select Connect organization to connect one."
               : `Connected organization: ${settings.orgUrl}.`}
             {settings.updatedAt && (
               <>
