@@ -171,7 +171,7 @@ export function createAutomation(deps: {
     app: (appId) => graph.findApplication({ appId }),
     proveSignIn: signIn,
   });
-  const keys = createKeysClient(arm);
+  const keys = createKeysClient(arm, config.cloud);
   const keyLinks = createKeyLinks({ tables, config, vaults: vaultSecrets, keys, index: matches.index, log });
   const policies = createPolicies({
     tables,

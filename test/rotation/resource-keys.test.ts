@@ -27,7 +27,7 @@ beforeAll(async () => {
   const live = await startTestCloud({ company: "keys" });
   ({ cloud } = live);
   const arm = createArm({ config: live.config, identity: createIdentity(live.config), log, limits: SHORT_WAITS });
-  client = createKeysClient(arm, { checks: 4, firstWaitMs: 1 });
+  client = createKeysClient(arm, live.config.cloud, { checks: 4, firstWaitMs: 1 });
 });
 afterEach(() => {
   cloud.control.clearFaults();

@@ -209,6 +209,11 @@ export class ConsumersControl {
     this.#parts.keys.finish(resource);
   }
 
+  /** Makes the service behind a resource's keys accept a new value only after some time. Infinity: never. */
+  delayNewKeys(id: string, milliseconds: number): void {
+    this.#parts.keys.setDelay(this.#resource(id), milliseconds);
+  }
+
   /** Returns the behavior of Resource Graph. */
   graph(): GraphSettings {
     return this.#consumers.graphSettings;

@@ -1,4 +1,4 @@
-import { SECOND_MS } from "../time.ts";
+import type { HttpClient } from "@azure/core-rest-pipeline";
 
 /**
  * Result of a request with a key. `unclear`: the service did not say whether the key is valid, for example because a firewall
@@ -6,20 +6,24 @@ import { SECOND_MS } from "../time.ts";
  */
 export type KeyTest = "accepted" | "rejected" | "unclear";
 
-const TIMEOUT_MS = 20 * SECOND_MS;
-
 /**
  * Tests a key of a storage account: reads the properties of its queue service once, which changes nothing. The request contains a
  * signature, not the key.
  *
+ * @param httpClient - Limits the time of the request and the addresses.
  * @param endpoint - Address of the queue service, from Azure Resource Manager.
  */
-export async function testStorageKey(endpoint: string, account: string, key: string): Promise<KeyTest> {
+export async function testStorageKey(
+  httpClient: HttpClient,
+  endpoint: string,
+  account: string,
+  key: string,
+): Promise<KeyTest> {
   const { QueueServiceClient, RestError, StorageSharedKeyCredential } = await import("@azure/storage-queue");
   const credential = new StorageSharedKeyCredential(account, key);
-  const client = new QueueServiceClient(endpoint, credential, { retryOptions: { maxTries: 1 } });
+  const client = new QueueServiceClient(endpoint, credential, { httpClient, retryOptions: { maxTries: 1 } });
   try {
-    await client.getProperties({ abortSignal: AbortSignal.timeout(TIMEOUT_MS) });
+    await client.getProperties();
     return "accepted";
   } catch (error) {
     // Other codes with this status do not depend on the key, such as `AuthorizationFailure` of a firewall.
