@@ -129,6 +129,7 @@ export function createAutomation(deps: {
       // The parts that are read separately: the monitored subscriptions.
       units: azureEdges.units,
       ownObjectId,
+      keysOfLinks: (signal) => keyLinks.keysOfLinks(signal),
     }),
     devopsSource({ devops, tenantId: ownTenantId }),
     createSyncSource(sync),

@@ -10,7 +10,7 @@ import {
   rewriteConnectionString,
 } from "../../shared/rotation/resource-keys/connection-strings.ts";
 import { createKeysClient, type KeysClient } from "../../shared/rotation/resource-keys/keys-client.ts";
-import { KEY_KINDS, type KeyKind, kindOfType, otherKey } from "../../shared/rotation/resource-keys/kinds.ts";
+import { isProvenByRequest, KEY_KINDS, type KeyKind, kindOfType, type ListedKey, otherKey } from "../../shared/rotation/resource-keys/kinds.ts";
 import { containedKeys, findHeldKey, proposeByTags } from "../../shared/rotation/resource-keys/matching.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
 import { expectFailure, recordingLog, SHORT_WAITS } from "../azure/services.ts";
@@ -48,6 +48,82 @@ async function regenerateFirst(kind: KeyKind) {
   const isOld = (value: string) => value === old.value;
   return { old, isOld, now: await client.regenerate(idOf(kind), kind, old.name, isOld) };
 }
+
+describe("the proof of a key", () => {
+  const PROVEN = ROTATED.filter(isProvenByRequest).map((kind) => [kind.title, kind] as const);
+  /** The resource that has the address: the namespace of a rule. */
+  const ownerOf = (kind: KeyKind) => idOf(kind).split("/").slice(0, 9).join("/");
+  const requests = () => cloud.control.requests();
+  /** Returns a key of the same length and characters that the resource does not have. */
+  const wrong = (key: ListedKey): ListedKey => ({ ...key, value: `${key.value.slice(1, -2)}${key.value[0]}${key.value.slice(-2)}` });
+
+  test.each(PROVEN)("%s accepts each of its keys and rejects another", async (_, kind) => {
+    const [one, two] = (await client.keys(idOf(kind), kind)) as [ListedKey, ListedKey];
+    const test = (key: ListedKey, control?: ListedKey) => client.test(idOf(kind), kind, key, control);
+    expect([await test(one, two), await test(two, one)]).toEqual(["accepted", "accepted"]);
+    expect(await test(wrong(one), two)).toBe("rejected");
+    // Without a valid control, a firewall could be the reason. Storage names the reason itself.
+    expect(await test(wrong(one), wrong(two))).toBe(kind.name === "storage" ? "rejected" : "unclear");
+    const old = one;
+    cloud.control.consumers.regenerateKey(idOf(kind), kind.name === "appConfiguration" ? "p" : one.name);
+    expect(await test(old, two)).toBe("rejected");
+  });
+
+  test.each(PROVEN)("%s: an unclear answer proves nothing", async (_, kind) => {
+    const [one, two] = (await client.keys(idOf(kind), kind)) as [ListedKey, ListedKey];
+    const host = new RegExp(
+      /\.(queue|documents|servicebus|cognitiveservices|search|signalr|webpubsub|batch|azurecr|azconfig)\.localhost|^atlas/,
+    );
+    await client.test(idOf(kind), kind, one, two);
+    const { operation } = requests().findLast((request) => host.test(request.host))!;
+    const actions: FaultAction[] = [
+      { kind: "firewall" },
+      { kind: "fail", status: 500 },
+      { kind: "fail", status: 503 },
+      { kind: "throttle" },
+      { kind: "reset" },
+      { kind: "loseAnswer" },
+    ];
+    for (const action of actions) {
+      cloud.control.addFault({ match: { operation }, action });
+      expect(await client.test(idOf(kind), kind, one, two), JSON.stringify(action)).toBe("unclear");
+      cloud.control.clearFaults();
+    }
+  });
+
+  const DISABLED = ["storage", "cosmos", "serviceBus", "aiServices", "signalr", "webPubSub", "maps"];
+  test.each(DISABLED)("%s: keys that are disabled are no wrong keys", async (name) => {
+    const kind = kindNamed(name);
+    const [one, two] = (await client.keys(idOf(kind), kind)) as [ListedKey, ListedKey];
+    const set = (isOff: boolean) =>
+      cloud.control.consumers.change(ownerOf(kind), {
+        properties: name === "storage" ? { allowSharedKeyAccess: !isOff } : { disableLocalAuth: isOff },
+      });
+    set(true);
+    expect(await client.test(idOf(kind), kind, one, two)).toBe("unclear");
+    set(false);
+    expect(await client.test(idOf(kind), kind, one, two)).toBe("accepted");
+  });
+
+  /** Members of a resource's properties that contain its address. */
+  const addressed = PROVEN.filter(([, { name }]) => name !== "maps");
+  test.each(addressed)("%s: no request leaves for an address outside of Azure's domains", async (_, kind) => {
+    const [one, two] = (await client.keys(idOf(kind), kind)) as [ListedKey, ListedKey];
+    const { port } = new URL(cloud.environment.AZURE_RESOURCE_MANAGER_ENDPOINT!);
+    const member = kind.proof.by === "https" ? kind.proof.address! : kind.name === "storage" ? "primaryEndpoints" : "endpoint";
+    const resource = cloud.control.consumers.properties(ownerOf(kind))[member];
+    const foreign = [`https://evil.localhost:${port}/`, `http://evil.localhost:${port}/`, `https://user:x@evil.localhost:${port}`];
+    for (const address of foreign) {
+      const value = member === "primaryEndpoints" ? { queue: address } : address;
+      cloud.control.consumers.change(ownerOf(kind), { properties: { [member]: value } });
+      const before = requests().length;
+      expect(await client.test(idOf(kind), kind, one, two)).toBe("unclear");
+      expect(new Set(requests().slice(before).map(({ host }) => host))).toEqual(new Set(["management.localhost"]));
+    }
+    cloud.control.consumers.change(ownerOf(kind), { properties: { [member]: resource } });
+    expect(cloud.control.foreignRequests()).toEqual([]);
+  });
+});
 
 describe("the table of kinds", () => {
   test.each(ROTATED.map((kind) => [kind.title, kind] as const))(

@@ -141,6 +141,11 @@ export class ConsumersControl {
     });
   }
 
+  /** Returns the `properties` of a resource, as responses contain them. */
+  properties(id: string): Record<string, unknown> {
+    return structuredClone(this.#resource(id).properties);
+  }
+
   /** Changes app settings as another client. Null removes a setting. */
   changeSettings(id: string, settings: Record<string, string | null>): void {
     this.#consumers.runDueWork();

@@ -75,7 +75,7 @@ export function hasMasterKey({ method, headers, segments }: IncomingRequest, key
 }
 
 /** A parsed token of Service Bus or Event Hubs: https://learn.microsoft.com/rest/api/eventhub/generate-sas-token */
-export interface SharedAccessSignature {
+interface SharedAccessSignature {
   rule: string;
   /** Path of the queue, topic or event hub for which the token is valid. Empty for the namespace. */
   entity: string;

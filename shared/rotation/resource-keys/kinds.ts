@@ -507,8 +507,12 @@ export function otherKey({ pairs, title }: KeyKind, key: string): string {
 /** Whether a request to the resource proves a new key. */
 export const isProvenByRequest = ({ proof }: KeyKind): boolean => proof.by !== "list";
 
-/** Returns the request that proves a new key, for people. Undefined if only the list of keys proves it. */
-export function requestOf({ proof }: KeyKind): string | undefined {
+/**
+ * Returns the request that proves a new key, for people. Undefined if only the list of keys proves it.
+ *
+ * @param entity - Name of the queue, topic or event hub of a rule.
+ */
+export function requestOf({ proof }: KeyKind, entity = "{entity}"): string | undefined {
   if (proof.by === "list") return undefined;
-  return proof.by === "client" ? proof.request : `${proof.method} ${proof.path.split("?")[0]}`;
+  return proof.by === "client" ? proof.request : `${proof.method} ${proof.path.split("?")[0]!.replace("{entity}", entity)}`;
 }

@@ -12,7 +12,7 @@ export function planTexts(record: RotationRecord): Partial<Record<StepName, stri
   return {
     create: `Regenerate ${newKeyId} of the ${title} ${resourceName(resourceId)}, which no known place stores, and keep a temporary copy of its value in the service's own key vault.`,
     prove: isProvenByRequest(kindOf(record))
-      ? `Check that the ${title} lists the new value of ${newKeyId} and accepts a request with it (${requestOf(kindOf(record))}), twice in a row.`
+      ? `Check that the ${title} lists the new value of ${newKeyId} and accepts a request with it (${requestOf(kindOf(record), resourceName(resourceId).split("/").at(-2))}), twice in a row.`
       : `Check that the ${title} lists the new value of ${newKeyId}, twice in a row. The check makes no request with the key.`,
     overlap: `Keep both keys valid for ${overlapDays} days.`,
     revoke: regenerateOld
