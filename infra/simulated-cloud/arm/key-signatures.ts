@@ -1,5 +1,6 @@
 import { createHmac, timingSafeEqual } from "node:crypto";
 import type { IncomingRequest } from "../http.ts";
+import { decodeUnverified } from "../jwt.ts";
 
 /** Checks of signatures that a key of a resource makes. Each function returns whether one of the keys made the signature. */
 
@@ -108,15 +109,12 @@ export function sharedAccessSignature({ headers }: IncomingRequest): SharedAcces
  * without its query: https://learn.microsoft.com/azure/azure-signalr/signalr-reference-data-plane-rest-api
  */
 export function webTokenProblem(request: IncomingRequest, keys: readonly string[]): string | undefined {
-  const [, token = ""] = /^Bearer (.+)$/.exec(request.headers.authorization ?? "") ?? [];
-  const [header = "", claims = "", claimed = "", ...rest] = token.split(".");
-  if (claimed === "" || rest.length > 0) return "The token is missing.";
-  const parse = (part: string) =>
-    JSON.parse(Buffer.from(part, "base64url").toString("utf8")) as Record<string, unknown>;
-  if (parse(header).alg !== "HS256") return "The algorithm is not HS256.";
-  if (!keys.some((key) => isSignature(claimed, Buffer.from(key, "utf8"), `${header}.${claims}`)))
-    return "The signature is invalid.";
-  const { aud, exp } = parse(claims);
-  if (aud !== `https://${request.authority}${request.path}`) return "The audience is invalid.";
-  return typeof exp === "number" && exp * 1000 > Date.now() ? undefined : "The token is expired.";
+  const [, token = ""] = /^Bearer ([\w-]+\.[\w-]+\.[\w-]+)$/.exec(request.headers.authorization ?? "") ?? [];
+  if (token === "") return "The token is missing.";
+  const { header, claims } = decodeUnverified(token);
+  if (header.alg !== "HS256") return "The algorithm is not HS256.";
+  const [text, claimed] = [token.slice(0, token.lastIndexOf(".")), token.slice(token.lastIndexOf(".") + 1)];
+  if (!keys.some((key) => isSignature(claimed, Buffer.from(key, "utf8"), text))) return "The signature is invalid.";
+  if (claims.aud !== `https://${request.authority}${request.path}`) return "The audience is invalid.";
+  return typeof claims.exp === "number" && claims.exp * 1000 > Date.now() ? undefined : "The token is expired.";
 }

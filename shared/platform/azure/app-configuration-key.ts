@@ -1,5 +1,10 @@
 import type { HttpClient } from "@azure/core-rest-pipeline";
-import type { KeyTest } from "../storage/account-key.ts";
+
+/**
+ * Result of a request with a key. `unclear`: the service did not say whether the key is valid, for example because a firewall
+ * blocks the request or the resource does not accept keys.
+ */
+export type KeyTest = "accepted" | "rejected" | "unclear";
 
 /** No key-value has this key. The request shows only whether the store accepts the signature. */
 const UNUSED_KEY = "none";

@@ -33,8 +33,10 @@ export async function authorize(scheme: KeyScheme, request: KeyRequest): Promise
       return masterKey(request);
     case "sharedAccessSignature":
       return sharedAccessSignature(request);
+    case "storageSharedKey":
+      return sharedKey(request, { "x-ms-date": request.now.toUTCString(), "x-ms-version": "2023-11-03" });
     case "batchSharedKey":
-      return batchSharedKey(request);
+      return sharedKey(request, { "ocp-date": request.now.toUTCString() });
     case "jwt":
       return await jsonWebToken(request);
   }
@@ -44,13 +46,18 @@ const signature = (key: string | Buffer, text: string): string =>
   createHmac("sha256", key).update(text, "utf8").digest("base64");
 
 /**
- * Cosmos DB, for requests to a list of the account such as `/dbs`:
+ * Cosmos DB. The signature covers the type and the link of the resource: of the list `/dbs` the type `dbs` and no link, of
+ * `/dbs/one` the type `dbs` and the link `dbs/one`.
  * https://learn.microsoft.com/rest/api/cosmos-db/access-control-on-cosmosdb-resources
  */
 function masterKey({ method, url, key, now }: KeyRequest): Record<string, string> {
   const date = now.toUTCString();
-  const resourceType = url.pathname.slice(1);
-  const text = [method.toLowerCase(), resourceType, "", date.toLowerCase(), "", ""].join("\n");
+  const segments = url.pathname.split("/").filter((one) => one !== "");
+  const isList = segments.length % 2 === 1;
+  const [type, link] = isList
+    ? [segments.at(-1)!, segments.slice(0, -1).join("/")]
+    : [segments.at(-2)!, segments.join("/")];
+  const text = [method.toLowerCase(), type, link, date.toLowerCase(), "", ""].join("\n");
   const token = `type=master&ver=1.0&sig=${signature(Buffer.from(key, "base64"), text)}`;
   return { authorization: encodeURIComponent(token), "x-ms-date": date, "x-ms-version": "2018-12-31" };
 }
@@ -69,19 +76,20 @@ function sharedAccessSignature({ url, rule, key, now }: KeyRequest): Record<stri
   return { authorization: `SharedAccessSignature ${token}` };
 }
 
-/** Number of standard headers that a Batch signature covers. The request has none of them. */
+/** Number of standard headers that a Shared Key signature covers. The request has none of them. */
 const STANDARD_HEADERS = 11;
 
-/** Batch: https://learn.microsoft.com/rest/api/batchservice/authenticate-requests-to-the-azure-batch-service */
-function batchSharedKey({ method, url, account, key, now }: KeyRequest): Record<string, string> {
-  const date = now.toUTCString();
+/**
+ * Storage and Batch. The signature covers the service's own headers, in the order of their names:
+ * https://learn.microsoft.com/rest/api/storageservices/authorize-with-shared-key and
+ * https://learn.microsoft.com/rest/api/batchservice/authenticate-requests-to-the-azure-batch-service
+ */
+function sharedKey({ method, url, account, key }: KeyRequest, own: Record<string, string>): Record<string, string> {
+  const headers = Object.entries(own).map(([name, value]) => `${name}:${value}`);
   const query = [...url.searchParams].map(([name, value]) => `${name.toLowerCase()}:${value}`).sort();
-  const resource = [`/${account}${url.pathname}`, ...query].join("\n");
-  const text = [method, ...Array<string>(STANDARD_HEADERS).fill(""), `ocp-date:${date}`, resource].join("\n");
-  return {
-    authorization: `SharedKey ${account}:${signature(Buffer.from(key, "base64"), text)}`,
-    "ocp-date": date,
-  };
+  const standard = Array<string>(STANDARD_HEADERS).fill("");
+  const text = [method, ...standard, ...headers, `/${account}${url.pathname}`, ...query].join("\n");
+  return { ...own, authorization: `SharedKey ${account}:${signature(Buffer.from(key, "base64"), text)}` };
 }
 
 /**

@@ -1,11 +1,10 @@
 import * as z from "zod";
-import { testConfigurationKey } from "../../platform/azure/app-configuration-key.ts";
+import { type KeyTest, testConfigurationKey } from "../../platform/azure/app-configuration-key.ts";
 import type { Arm } from "../../platform/azure/arm.ts";
 import { parseResourceId, resourceName, resourcePath } from "../../platform/azure/resource-id.ts";
 import type { CloudEndpoints } from "../../platform/config/clouds.ts";
 import { guardedHttpClient } from "../../platform/outgoing/guarded-http-client.ts";
 import { createOutgoing, type Outgoing, Unreachable } from "../../platform/outgoing/outgoing.ts";
-import { type KeyTest, testStorageKey } from "../../platform/storage/account-key.ts";
 import { SECOND_MS } from "../../platform/time.ts";
 import { authorize, type KeyRequest } from "./key-requests.ts";
 import type { KeyKind, KeyProof, KeyScheme, ListedKey } from "./kinds.ts";
@@ -62,7 +61,7 @@ export function createKeyTest(arm: Arm, cloud: Cloud): TestKey {
       return cloud.maps === undefined ? undefined : { base: new URL(cloud.maps), account: resourceName(id) };
     }
     const { name, properties } = await read(id, kind);
-    const base = allowedAddress(properties[address], cloud.resourceDomains[domains]);
+    const base = allowedAddress(memberOf(properties, address), cloud.resourceDomains[domains]);
     return base && { base, account: name };
   }
 
@@ -78,18 +77,8 @@ export function createKeyTest(arm: Arm, cloud: Cloud): TestKey {
     );
   }
 
-  async function testByClient(
-    id: string,
-    kind: KeyKind,
-    client: "storage" | "appConfiguration",
-    keys: Keys,
-  ): Promise<KeyTest> {
-    const { name, properties } = await read(id, kind);
-    if (client === "storage") {
-      const queue = storageProperties.safeParse(properties).data?.primaryEndpoints.queue;
-      const endpoint = allowedAddress(queue, cloud.resourceDomains.storage);
-      return endpoint === undefined ? "unclear" : await testStorageKey(httpClient, endpoint.href, name, keys.key.value);
-    }
+  async function testConfiguration(id: string, kind: KeyKind, keys: Keys): Promise<KeyTest> {
+    const { properties } = await read(id, kind);
     const endpoint = allowedAddress(properties.endpoint, [cloud.appConfigurationSuffix]);
     if (endpoint === undefined) return "unclear";
     return await withControl(keys, (key) => testConfigurationKey(httpClient, endpoint.origin, key));
@@ -101,7 +90,7 @@ export function createKeyTest(arm: Arm, cloud: Cloud): TestKey {
     const keys = { key, control };
     return proof.by === "https"
       ? await testByHttps(id, kind, proof, keys)
-      : await testByClient(id, kind, proof.client, keys);
+      : await testConfiguration(id, kind, keys);
   };
 }
 
@@ -120,7 +109,9 @@ async function withControl({ key, control }: Keys, test: (key: ListedKey) => Pro
   return control !== undefined && (await test(control)) === "accepted" ? "rejected" : "unclear";
 }
 
-const storageProperties = z.object({ primaryEndpoints: z.object({ queue: z.string() }) });
+/** Returns the member of an object at a path of names. */
+const memberOf = (object: unknown, path: string): unknown =>
+  path.split(".").reduce((value, name) => (value as Record<string, unknown> | undefined)?.[name], object);
 
 /**
  * Returns an address that a request with a key may be sent to. Undefined for any other.

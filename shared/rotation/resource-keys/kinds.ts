@@ -14,7 +14,7 @@ export interface ListedKey {
 /** How a request is authorized with a key. key-requests.ts has one function for each. */
 export type KeyScheme =
   | { name: "header"; header: string }
-  | { name: "basic" | "masterKey" | "sharedAccessSignature" | "batchSharedKey" | "jwt" };
+  | { name: "basic" | "masterKey" | "sharedAccessSignature" | "storageSharedKey" | "batchSharedKey" | "jwt" };
 
 /**
  * The call that proves a key and changes nothing.
@@ -22,7 +22,7 @@ export type KeyScheme =
  * - `https`: a request. A status in `accepted` proves the key. A status in `refused` is a 401 or 403, which also has other
  *   causes: a firewall, disabled keys, a missing right. Only if the resource accepts the same request with the other key of the
  *   pair, it proves that the key is invalid. All other statuses prove nothing.
- * - `client`: a request of Azure's client library for the service.
+ * - `appConfiguration`: a request of Azure's client library for App Configuration.
  * - `list`: no request proves the key without a change, so only the list of keys does.
  */
 export type KeyProof =
@@ -30,7 +30,7 @@ export type KeyProof =
       by: "https";
       method: "GET" | "HEAD";
       scheme: KeyScheme;
-      /** Member of the resource's `properties` that contains its host or address. Undefined: the same host for all resources. */
+      /** Path in the resource's `properties` to its host or address. Undefined: the same host for all resources. */
       address: string | undefined;
       /** Domains that the address must be in. */
       domains: keyof ResourceDomains | undefined;
@@ -40,7 +40,7 @@ export type KeyProof =
       refused: readonly number[];
       documentation: string;
     }
-  | { by: "client"; client: "storage" | "appConfiguration"; request: string; documentation: string }
+  | { by: "appConfiguration"; request: string; documentation: string }
   | { by: "list"; reason: string; documentation: string };
 
 /** A kind of Azure resource with two keys, of which one can be regenerated while the other is in use. */
@@ -206,9 +206,14 @@ export const KEY_KINDS: readonly KeyKind[] = [
     formats: ["storage"],
     actions: actionsOf("Microsoft.Storage/storageAccounts", "listkeys", "regeneratekey"),
     proof: {
-      by: "client",
-      client: "storage",
-      request: "GET /?restype=service&comp=properties of the queue service",
+      by: "https",
+      method: "GET",
+      scheme: { name: "storageSharedKey" },
+      address: "primaryEndpoints.queue",
+      domains: "storage",
+      path: "/?restype=service&comp=properties",
+      accepted: [200],
+      refused: [403],
       documentation: `${LEARN}rest/api/storageservices/get-queue-service-properties`,
     },
     documentation: `${LEARN}rest/api/storagerp/storage-accounts/regenerate-key`,
@@ -413,8 +418,7 @@ export const KEY_KINDS: readonly KeyKind[] = [
     formats: ["appConfiguration"],
     actions: actionsOf("Microsoft.AppConfiguration/configurationStores", "ListKeys", "RegenerateKey"),
     proof: {
-      by: "client",
-      client: "appConfiguration",
+      by: "appConfiguration",
       request: "GET /kv?key=none",
       documentation: `${LEARN}azure/azure-app-configuration/rest-api-authentication-hmac`,
     },
@@ -514,5 +518,5 @@ export const isProvenByRequest = ({ proof }: KeyKind): boolean => proof.by !== "
  */
 export function requestOf({ proof }: KeyKind, entity = "{entity}"): string | undefined {
   if (proof.by === "list") return undefined;
-  return proof.by === "client" ? proof.request : `${proof.method} ${proof.path.split("?")[0]!.replace("{entity}", entity)}`;
+  return proof.by === "appConfiguration" ? proof.request : `${proof.method} ${proof.path.replace(/[?&](api-version|maxresults)=[^&]*/g, "").replace("{entity}", entity)}`;
 }
