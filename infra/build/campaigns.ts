@@ -39,7 +39,8 @@ const CAMPAIGNS: Record<string, Campaign> = {
     environment: { CAMPAIGN: "all" },
   },
   keys: {
-    description: "rotations of keys of every kind of resource: a crash at each call, lost responses and duplicate deliveries",
+    description:
+      "rotations of keys of every kind of resource: a crash at each call, lost responses and duplicate deliveries",
     arguments: () => [VITEST, "run", "test/rotation/resource-key-crashes.test.ts", "--reporter=verbose"],
     environment: { CAMPAIGN: "all" },
   },

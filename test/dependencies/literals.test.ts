@@ -210,7 +210,9 @@ describe("a discovery run", () => {
     for (const { edge } of await readEdges())
       expect(edge).toMatchObject({ strength: "references", refresh: { how: "willBreak" }, copy: true });
     // The other key of a resource is a copy too: the next rotation would regenerate it.
-    const keyNames = (await readEdges()).flatMap(({ edge }) => (edge.keyName ? [`${edge.evidence} ${edge.keyName}`] : []));
+    const keyNames = (await readEdges()).flatMap(({ edge }) =>
+      edge.keyName ? [`${edge.evidence} ${edge.keyName}`] : [],
+    );
     expect(keyNames).toEqual(["appsettings/OTHER_KEY key2"]);
     const [first] = await start()
       .dependencies.list({ place: { vaultName: "kv-far", type: "secret", name: "far" } }, FIRST_1000)

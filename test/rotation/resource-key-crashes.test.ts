@@ -147,7 +147,8 @@ test.each(titled(sampled(OTHER_KINDS, 4)))(
     if (IS_CAMPAIGN) {
       for (let callNumber = 1; callNumber <= calls.length; callNumber++)
         for (const crashKind of CRASH_KINDS)
-          for (const scenario of scenarios) if (await crashAt(scenario, { callNumber, crashKind }, kind.name)) crashes++;
+          for (const scenario of scenarios)
+            if (await crashAt(scenario, { callNumber, crashKind }, kind.name)) crashes++;
       console.log(`${kind.title}: ${crashes} crashes, ${calls.length} calls of a rotation without one`);
     } else {
       const crashKind = CRASH_KINDS[(SEED + KINDS.indexOf(kind)) % CRASH_KINDS.length]!;
@@ -172,17 +173,16 @@ const LOST: [string, string, FaultAction][] = (
   ["keyvault.setSecret", action.kind, action] as [string, string, FaultAction],
 ]);
 const LOST_KINDS = IS_CAMPAIGN ? KINDS : KINDS.filter(({ name }) => name === "storage");
-test.each(LOST_KINDS.flatMap(({ name }) => LOST.map(([operation, fault, action]) => [name, operation, fault, action] as const)))(
-  "%s: one rotation regenerates one key if the answer to %s fails (%s)",
-  async (kind, operation, _, action) => {
-    const { resource, violations } = addWatched(kind);
-    const { rotationId } = await keys.world.start().begin(resource.request, BOSS);
-    keys.control.addFault({ match: { operation }, action, times: 1 });
-    const { row } = await keys.world.run(rotationId);
-    expect(row.status, JSON.stringify(row.failure ?? row.attention)).toBe("completed");
-    await keys.expectInvariants(resource, row, violations);
-  },
-);
+test.each(
+  LOST_KINDS.flatMap(({ name }) => LOST.map(([operation, fault, action]) => [name, operation, fault, action] as const)),
+)("%s: one rotation regenerates one key if the answer to %s fails (%s)", async (kind, operation, _, action) => {
+  const { resource, violations } = addWatched(kind);
+  const { rotationId } = await keys.world.start().begin(resource.request, BOSS);
+  keys.control.addFault({ match: { operation }, action, times: 1 });
+  const { row } = await keys.world.run(rotationId);
+  expect(row.status, JSON.stringify(row.failure ?? row.attention)).toBe("completed");
+  await keys.expectInvariants(resource, row, violations);
+});
 
 test.each(titled(IS_CAMPAIGN ? KINDS : [KINDS[0]!, ...sampled(OTHER_KINDS, 1)]))(
   "%s: three workers that get each message at the same time regenerate one key once",

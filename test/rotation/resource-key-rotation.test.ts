@@ -142,58 +142,64 @@ test("a rotation of a send-only rule of a queue ends with a note, because no har
   expect(row.notes.filter((note) => note.includes("gave no clear answer"))).toHaveLength(1);
 });
 
-describe.each(PROVEN.map((kind) => [kind.title, kind] as const))("%s: the new key is tested with a request", (_, kind) => {
-  const requests = (resource: RotatedResource) =>
-    keys.control
-      .requests({ operation: OPERATIONS[kind.name]!, resource: ownerOf(resource) })
-      .map(({ status }) => status);
+describe.each(PROVEN.map((kind) => [kind.title, kind] as const))(
+  "%s: the new key is tested with a request",
+  (_, kind) => {
+    const requests = (resource: RotatedResource) =>
+      keys.control
+        .requests({ operation: OPERATIONS[kind.name]!, resource: ownerOf(resource) })
+        .map(({ status }) => status);
 
-  test("that the resource accepts twice, before a vault secret is written", async () => {
-    const resource = keys.addResource(kind.name);
-    const [old, other] = kind.pairs[0]!.map((name) => keys.currentKey(resource.id, name));
-    const violations = keys.watch(resource);
-    const row = await rotate(resource.request);
-    await keys.expectInvariants(resource, row, violations);
-    expect([row.status, row.notes.filter((note) => note.includes("gave no clear answer"))]).toEqual(["completed", []]);
-    const status = kind.proof.by === "https" ? kind.proof.accepted.at(-1) : 200;
-    expect(requests(resource)).toEqual([status, status]);
-    const view = rotationView(row);
-    expect(view.plan.find(({ step }) => step === "prove")!.text).toContain("accepts a request with it");
-    const values = [old!, other!, keys.currentKey(resource.id, kind.pairs[0]![1])];
-    await expectNoValueStored(keys.world, keys.azurite.connectionString(), values);
-    // A key in an address would be in the logs of proxies and of the service.
-    const addresses = decodeURIComponent(JSON.stringify(keys.control.requests().map(({ path }) => path)));
-    for (const value of values) expect(addresses).not.toContain(value);
-  });
+    test("that the resource accepts twice, before a vault secret is written", async () => {
+      const resource = keys.addResource(kind.name);
+      const [old, other] = kind.pairs[0]!.map((name) => keys.currentKey(resource.id, name));
+      const violations = keys.watch(resource);
+      const row = await rotate(resource.request);
+      await keys.expectInvariants(resource, row, violations);
+      expect([row.status, row.notes.filter((note) => note.includes("gave no clear answer"))]).toEqual([
+        "completed",
+        [],
+      ]);
+      const status = kind.proof.by === "https" ? kind.proof.accepted.at(-1) : 200;
+      expect(requests(resource)).toEqual([status, status]);
+      const view = rotationView(row);
+      expect(view.plan.find(({ step }) => step === "prove")!.text).toContain("accepts a request with it");
+      const values = [old!, other!, keys.currentKey(resource.id, kind.pairs[0]![1])];
+      await expectNoValueStored(keys.world, keys.azurite.connectionString(), values);
+      // A key in an address would be in the logs of proxies and of the service.
+      const addresses = decodeURIComponent(JSON.stringify(keys.control.requests().map(({ path }) => path)));
+      for (const value of values) expect(addresses).not.toContain(value);
+    });
 
-  test("and a key that the resource rejects for 15 minutes is written nowhere", async () => {
-    const resource = keys.addResource(kind.name);
-    keys.control.consumers.delayNewKeys(resource.id, Number.POSITIVE_INFINITY);
-    const row = await rotate(resource.request);
-    expect([row.status, row.failure?.code]).toEqual(["failed", "notProven"]);
-    await keys.expectInvariants(resource, row, []);
-  });
+    test("and a key that the resource rejects for 15 minutes is written nowhere", async () => {
+      const resource = keys.addResource(kind.name);
+      keys.control.consumers.delayNewKeys(resource.id, Number.POSITIVE_INFINITY);
+      const row = await rotate(resource.request);
+      expect([row.status, row.failure?.code]).toEqual(["failed", "notProven"]);
+      await keys.expectInvariants(resource, row, []);
+    });
 
-  test("and a key that the resource accepts after some minutes is written then", async () => {
-    const resource = keys.addResource(kind.name);
-    keys.control.consumers.delayNewKeys(resource.id, 5 * MINUTE_MS);
-    const violations = keys.watch(resource);
-    const row = await rotate(resource.request);
-    expect([row.status, row.proof!.tries > 12]).toEqual(["completed", true]);
-    await keys.expectInvariants(resource, row, violations);
-  });
+    test("and a key that the resource accepts after some minutes is written then", async () => {
+      const resource = keys.addResource(kind.name);
+      keys.control.consumers.delayNewKeys(resource.id, 5 * MINUTE_MS);
+      const violations = keys.watch(resource);
+      const row = await rotate(resource.request);
+      expect([row.status, row.proof!.tries > 12]).toEqual(["completed", true]);
+      await keys.expectInvariants(resource, row, violations);
+    });
 
-  test("unless the resource gives no clear answer, which a note says", async () => {
-    const resource = keys.addResource(kind.name);
-    keys.control.addFault({ match: { operation: OPERATIONS[kind.name]! }, action: { kind: "firewall" } });
-    const row = await rotate(resource.request);
-    await keys.expectInvariants(resource, row, []);
-    expect([row.status, row.notes.filter((note) => note.includes("gave no clear answer")).length]).toEqual([
-      "completed",
-      1,
-    ]);
-  });
-});
+    test("unless the resource gives no clear answer, which a note says", async () => {
+      const resource = keys.addResource(kind.name);
+      keys.control.addFault({ match: { operation: OPERATIONS[kind.name]! }, action: { kind: "firewall" } });
+      const row = await rotate(resource.request);
+      await keys.expectInvariants(resource, row, []);
+      expect([row.status, row.notes.filter((note) => note.includes("gave no clear answer")).length]).toEqual([
+        "completed",
+        1,
+      ]);
+    });
+  },
+);
 
 test("Azurite accepts each of its two storage keys and rejects others", async () => {
   const [one, two, other] = ["one", "two", "other"].map((text) => Buffer.from(text.padEnd(64, "-")).toString("base64"));

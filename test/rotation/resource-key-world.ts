@@ -60,7 +60,8 @@ export async function openKeyWorld() {
 
   /** The current value of a key by the cloud's own history. */
   const currentKey = (id: string, name: string): string =>
-    control.consumers.keys(id).findLast(({ key, until }) => key === historyName(id, name) && until === undefined)!.value;
+    control.consumers.keys(id).findLast(({ key, until }) => key === historyName(id, name) && until === undefined)!
+      .value;
   const validValues = (id: string) =>
     control.consumers.keys(id).flatMap(({ value, until }) => (until === undefined ? [value] : []));
   const storedValue = ({ vaultName, secretName }: KeyPlace): string => control.secretValue(vaultName, secretName) ?? "";

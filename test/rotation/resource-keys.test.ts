@@ -12,7 +12,14 @@ import {
 } from "../../shared/rotation/resource-keys/connection-strings.ts";
 import { authorize } from "../../shared/rotation/resource-keys/key-requests.ts";
 import { createKeysClient, type KeysClient } from "../../shared/rotation/resource-keys/keys-client.ts";
-import { isProvenByRequest, KEY_KINDS, type KeyKind, kindOfType, type ListedKey, otherKey } from "../../shared/rotation/resource-keys/kinds.ts";
+import {
+  isProvenByRequest,
+  KEY_KINDS,
+  type KeyKind,
+  kindOfType,
+  type ListedKey,
+  otherKey,
+} from "../../shared/rotation/resource-keys/kinds.ts";
 import { containedKeys, findHeldKey, proposeByTags } from "../../shared/rotation/resource-keys/matching.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
 import { expectFailure, recordingLog, SHORT_WAITS } from "../azure/services.ts";
@@ -106,7 +113,10 @@ describe("the proof of a key", () => {
   const ownerOf = (kind: KeyKind) => idOf(kind).split("/").slice(0, 9).join("/");
   const requests = () => cloud.control.requests();
   /** Returns a key of the same length and characters that the resource does not have. */
-  const wrong = (key: ListedKey): ListedKey => ({ ...key, value: `${key.value.slice(1, -2)}${key.value[0]}${key.value.slice(-2)}` });
+  const wrong = (key: ListedKey): ListedKey => ({
+    ...key,
+    value: `${key.value.slice(1, -2)}${key.value[0]}${key.value.slice(-2)}`,
+  });
 
   test.each(PROVEN)("%s accepts each of its keys and rejects another", async (_, kind) => {
     const [one, two] = (await client.keys(idOf(kind), kind)) as [ListedKey, ListedKey];
@@ -163,13 +173,23 @@ describe("the proof of a key", () => {
     const { port } = new URL(cloud.environment.AZURE_RESOURCE_MANAGER_ENDPOINT!);
     const member = (kind.proof.by === "https" ? kind.proof.address! : "endpoint").split(".")[0]!;
     const resource = cloud.control.consumers.properties(ownerOf(kind))[member];
-    const foreign = [`https://evil.localhost:${port}/`, `http://evil.localhost:${port}/`, `https://user:x@evil.localhost:${port}`];
+    const foreign = [
+      `https://evil.localhost:${port}/`,
+      `http://evil.localhost:${port}/`,
+      `https://user:x@evil.localhost:${port}`,
+    ];
     for (const address of foreign) {
       const value = member === "primaryEndpoints" ? { queue: address } : address;
       cloud.control.consumers.change(ownerOf(kind), { properties: { [member]: value } });
       const before = requests().length;
       expect(await client.test(idOf(kind), kind, one, two)).toBe("unclear");
-      expect(new Set(requests().slice(before).map(({ host }) => host))).toEqual(new Set(["management.localhost"]));
+      expect(
+        new Set(
+          requests()
+            .slice(before)
+            .map(({ host }) => host),
+        ),
+      ).toEqual(new Set(["management.localhost"]));
     }
     cloud.control.consumers.change(ownerOf(kind), { properties: { [member]: resource } });
     expect(cloud.control.foreignRequests()).toEqual([]);

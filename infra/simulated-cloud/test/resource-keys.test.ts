@@ -247,7 +247,13 @@ test("Service Bus and Event Hubs accept only an unexpired token of the right key
   const send = async (
     host: string,
     path: string,
-    { key, entity = "", expiry = seconds(60), rule = "app", sr = `https://${host}/${entity}` }: {
+    {
+      key,
+      entity = "",
+      expiry = seconds(60),
+      rule = "app",
+      sr = `https://${host}/${entity}`,
+    }: {
       key: string;
       entity?: string;
       expiry?: number;
@@ -288,7 +294,10 @@ test("Service Bus and Event Hubs accept only an unexpired token of the right key
 test("Batch accepts only a signature with its key and a recent date", async () => {
   const key = firstKey("Microsoft.Batch/batchAccounts");
   const list = async (date: string, with_: string, query = "api-version=2024-07-01.20.0&maxresults=1") => {
-    const parameters = query.split("&").filter((one) => one !== "").map((one) => one.replace("=", ":"));
+    const parameters = query
+      .split("&")
+      .filter((one) => one !== "")
+      .map((one) => one.replace("=", ":"));
     const text = ["GET", ...Array(11).fill(""), `ocp-date:${date}`, "/batchacme/pools", ...parameters].join("\n");
     const authorization = `SharedKey batchacme:${signed(bytes(with_), text)}`;
     return (
@@ -311,7 +320,8 @@ test.each([
   const audience = `https://${host}:${port()}${path}`;
   const send = async (token: string, query = `?api-version=${version}`) =>
     (await request(host, `${path}${query}`, { method: "HEAD", headers: { authorization: `Bearer ${token}` } })).status;
-  const token = (claims: object, secret = key) => hs256({ typ: "JWT" }, { aud: audience, exp: seconds(60), ...claims }, secret);
+  const token = (claims: object, secret = key) =>
+    hs256({ typ: "JWT" }, { aud: audience, exp: seconds(60), ...claims }, secret);
   // The connection does not exist.
   expect(await send(token({}))).toBe(404);
   expect([
@@ -328,9 +338,8 @@ test.each([
 
 test("Azure Maps and a container registry accept only a current key", async () => {
   const maps = async (key: string, query = "?api-version=1.0") =>
-    (
-      await request("atlas.localhost", `/timezone/enumWindows/json${query}`, { headers: { "subscription-key": key } })
-    ).status;
+    (await request("atlas.localhost", `/timezone/enumWindows/json${query}`, { headers: { "subscription-key": key } }))
+      .status;
   const mapsKey = firstKey("Microsoft.Maps/accounts");
   expect([await maps(mapsKey), await maps("other"), await maps(mapsKey, "")]).toEqual([200, 401, 400]);
   const registry = async (user: string, password: string) =>
@@ -340,9 +349,11 @@ test("Azure Maps and a container registry accept only a current key", async () =
       })
     ).status;
   const password = firstKey("Microsoft.ContainerRegistry/registries");
-  expect([await registry("cracme", password), await registry("other", password), await registry("cracme", "x")]).toEqual([
-    200, 401, 401,
-  ]);
+  expect([
+    await registry("cracme", password),
+    await registry("other", password),
+    await registry("cracme", "x"),
+  ]).toEqual([200, 401, 401]);
 });
 
 test("a service accepts a new key only after its delay", async () => {

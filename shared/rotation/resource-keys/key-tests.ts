@@ -88,9 +88,7 @@ export function createKeyTest(arm: Arm, cloud: Cloud): TestKey {
     const { proof } = kind;
     if (proof.by === "list") return "unclear";
     const keys = { key, control };
-    return proof.by === "https"
-      ? await testByHttps(id, kind, proof, keys)
-      : await testConfiguration(id, kind, keys);
+    return proof.by === "https" ? await testByHttps(id, kind, proof, keys) : await testConfiguration(id, kind, keys);
   };
 }
 
@@ -101,12 +99,13 @@ interface Keys {
 
 /**
  * Returns the result for the key. The resource refuses a valid key too if its firewall blocks the request, keys are disabled, or
- * the key lacks a right. Then it also refuses the other key, and the result is `unclear`.
+ * the key lacks a right. Then it also refuses the other key, and the result is `unclear`. If the other key gets no clear answer,
+ * the result stays `rejected`, so that the test is repeated.
  */
 async function withControl({ key, control }: Keys, test: (key: ListedKey) => Promise<KeyTest>): Promise<KeyTest> {
   const result = await test(key);
   if (result !== "rejected") return result;
-  return control !== undefined && (await test(control)) === "accepted" ? "rejected" : "unclear";
+  return control === undefined || (await test(control)) === "rejected" ? "unclear" : "rejected";
 }
 
 /** Returns the member of an object at a path of names. */

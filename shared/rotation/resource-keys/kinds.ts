@@ -518,5 +518,7 @@ export const isProvenByRequest = ({ proof }: KeyKind): boolean => proof.by !== "
  */
 export function requestOf({ proof }: KeyKind, entity = "{entity}"): string | undefined {
   if (proof.by === "list") return undefined;
-  return proof.by === "appConfiguration" ? proof.request : `${proof.method} ${proof.path.replace(/[?&](api-version|maxresults)=[^&]*/g, "").replace("{entity}", entity)}`;
+  return proof.by === "appConfiguration"
+    ? proof.request
+    : `${proof.method} ${proof.path.replace(/[?&](api-version|maxresults)=[^&]*/g, "").replace("{entity}", entity)}`;
 }
