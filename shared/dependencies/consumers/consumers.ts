@@ -80,6 +80,7 @@ export function createConsumersOfSecrets(deps: {
     const named = uses.filter(({ edge }) => edge.name !== undefined);
     const toPlanned = async ({ resource, weight, edges: usesOfResource }: ReturnType<typeof consumersOf>[number]) => {
       const { id, kind, environment } = resource;
+      const keyNames = [...new Set(usesOfResource.flatMap(({ edge }) => edge.keyName ?? []))];
       const planned: PlannedConsumer = {
         id,
         kind,
@@ -89,6 +90,7 @@ export function createConsumersOfSecrets(deps: {
         evidence: joinedEvidence([...new Set(usesOfResource.map(({ edge }) => edge.evidence))].sort()),
         how: SLOWEST_FIRST.find((how) => usesOfResource.some(({ edge }) => howOf(edge) === how))!,
         ...(usesOfResource.some(({ edge }) => edge.copy) && { copy: true }),
+        ...(keyNames.length > 0 && { keyNames }),
         slowestSeconds: Math.max(...usesOfResource.map(({ edge }) => edge.refresh.slowestSeconds ?? 0)),
         blast: Math.round(weight * BLAST_PER_WEIGHT),
       };
