@@ -1,5 +1,5 @@
-import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { initialKey } from "simulated-cloud/arm/resource-keys.ts";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { runRotations } from "../../infra/local/first-rotation.ts";
 import { runScan } from "../../infra/local/first-scan.ts";
 import { licence } from "../support/licence.ts";
@@ -74,7 +74,7 @@ test("a key of a storage account is found and rotated once, and each completed s
   expect(text).toContain("  The rotation is overlapping; the new key id is key2.");
   expect(await outputOf(runRotations)).toBe("");
   const { control } = service.cloud;
-  const { id } = control.consumers.resources().find(({ name }) => name === "stshop")!;
+  const { id } = control.consumers.resources().find((one) => one.id.endsWith("/stshop"))!;
   expect(control.consumers.keys(id).at(-1)).toMatchObject({
     key: "key2",
     value: control.secretValue("kv-shop", "storage-key"),

@@ -148,11 +148,16 @@ task("a storage key that expires in 5 days is rotated", async () => {
   const table = page.getByRole("table", { name: "Credentials" });
   const row = table.getByRole("row").filter({ hasText: /^\W*stshop/ });
   await row.waitFor();
-  const names = await table.getByRole("row").getByRole("link", { name: /\/current|key1, key2/ }).allInnerTexts();
+  const names = await table
+    .getByRole("row")
+    .getByRole("link", { name: /\/current|key1, key2/ })
+    .allInnerTexts();
   expect(names.findIndex((name) => name.includes(READY_APP))).toBeLessThan(
     names.findIndex((name) => name.includes("stshop")),
   );
-  expect(await row.innerText()).toMatch(/Storage account[\s\S]*kv-shop\/shop-storage-key[\s\S]*in [45] days[\s\S]*Ready/);
+  expect(await row.innerText()).toMatch(
+    /Storage account[\s\S]*kv-shop\/shop-storage-key[\s\S]*in [45] days[\s\S]*Ready/,
+  );
   await visitor.follow(/stshop/, row);
   await visitor.arrive(/stshop.*\(key1, key2\)/);
   await visitor.see(/A rotation regenerates key2, .* key1 stays valid/);
@@ -176,7 +181,7 @@ task("a storage key that expires in 5 days is rotated", async () => {
   expect(await page.getByRole("main").innerText()).not.toMatch(/client secret|undefined|null/);
   visitor.expectClicks();
   const { control } = service.cloud;
-  const { id } = control.consumers.resources().find(({ name }) => name === "stshop")!;
+  const { id } = control.consumers.resources().find((one) => one.id.endsWith("/stshop"))!;
   const regenerated = control.consumers.keys(id).filter(({ regeneration }) => regeneration !== undefined);
   expect(regenerated.map(({ key, value }) => [key, value])).toEqual([
     ["key2", control.secretValue("kv-shop", ACCOUNTS.stshop)],

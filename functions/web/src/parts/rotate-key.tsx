@@ -92,8 +92,8 @@ export function RotateKey({
     >
       <Text>
         Regenerates {newKey} of {isolated(credential.resourceName)}, which no known vault secret stores, and saves it in
-        place of {keyInUse}. The preview compares the vault secrets with the keys again and lists all steps. The rotation
-        starts only when you select Rotate key.
+        place of {keyInUse}. The preview compares the vault secrets with the keys again and lists all steps. The
+        rotation starts only when you select Rotate key.
       </Text>
       <Targets places={places} />
       <FormSection title={`What happens to ${keyInUse}`}>

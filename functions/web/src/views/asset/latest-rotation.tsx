@@ -127,8 +127,7 @@ function Outcome({ rotation, assetId }: { rotation: Rotation; assetId: string })
           <Instant at={expiresAt} />
         </>
       )}
-      .{" "}
-      {keyKind !== null && oldKeyText(rotation)}
+      . {keyKind !== null && oldKeyText(rotation)}
       {keyKind === null && status === "overlapping" && overlapEndsAt && (
         <>
           The old one stays valid until <Instant at={overlapEndsAt} /> and is then deleted.{" "}

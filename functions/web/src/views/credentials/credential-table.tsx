@@ -10,7 +10,17 @@ import { type QuickFilter, QuickFilters } from "../../parts/quick-filters.tsx";
 import { statusTextOf } from "../../parts/rotation-texts.ts";
 import { useSearchParams } from "../../parts/router.tsx";
 import { DAY_MS, HOUR_MS } from "../../parts/time.ts";
-import { isInProgress, KEY_KINDS, ORDERS, type Order, type Row, rowOfKeys, rowsOfApplication, sorted, stateText } from "./rows.ts";
+import {
+  isInProgress,
+  KEY_KINDS,
+  ORDERS,
+  type Order,
+  type Row,
+  rowOfKeys,
+  rowsOfApplication,
+  sorted,
+  stateText,
+} from "./rows.ts";
 
 /** Number of applications, or of pairs of keys, in one response. The rows of all loaded responses are sorted here. */
 const LIMIT = 1000;

@@ -80,8 +80,8 @@ function Progress({ run }: { run: Discovery }) {
       )}
       {secretsDenied > 0 && (
         <Text block>
-          Not compared: {counted(secretsDenied, "vault secret")} that the service's identity may not read. Assign the role
-          Key Vault Secrets User on their vaults.
+          Not compared: {counted(secretsDenied, "vault secret")} that the service's identity may not read. Assign the
+          role Key Vault Secrets User on their vaults.
         </Text>
       )}
       {failures.map(({ list, message, remedy }) => (
