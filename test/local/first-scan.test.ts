@@ -59,7 +59,7 @@ test("the output names a subscription that could not be read, with the reason an
   const text = await outputOf(runScan);
   expect(text).toContain("The scan is partial: 3 assets in 2 vaults of 1 of 2 subscriptions.");
   expect(text).toContain(
-    `Coverage: 1 of 2 subscriptions, 2 of 2 known vaults. 1 gap; the page names each with its fix: ${service.url}/`,
+    `Coverage: 1 of 2 subscriptions, 2 of 2 known vaults, 0 of 0 applications. 1 gap; the page names each with its fix: ${service.url}/`,
   );
   const [, failures] = text.split("The scan could not read:\n");
   expect(failures!.split("\n")[0]).toBe(

@@ -99,7 +99,7 @@ test("the list has filters for kind, vault, resource and expiry, and pages", asy
   const storedIn = await credentialsOf(`assetId=${keyVault}.secret.${secretName}`);
   expect(storedIn.map((credential) => credential.resourceId)).toEqual([links[7]!.resourceId]);
   expect(await credentialsOf(`assetId=${keyVault}.secret.decoy-0`)).toEqual([]);
-  const { resourceId: searchService } = links.find(({ kind }) => kind === "search")!;
+  const { resourceId: searchService } = links.findLast(({ kind }) => kind === "search")!;
   const name = searchService.slice(searchService.lastIndexOf("/") + 1);
   const named = await credentialsOf(`search=${name.toUpperCase()}`);
   expect(named.map((credential) => credential.resourceId)).toEqual([searchService]);
