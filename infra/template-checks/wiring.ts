@@ -12,6 +12,7 @@ import { blocks, type TerraformModule } from "./terraform/check.ts";
 /** Passed values whose names differ from the parameter's, each with the reason. */
 const RENAMED: Record<string, string> = {
   "scope_name = var.management_group_name": "the module's scope can also be a subscription",
+  "kinds = group.value": "the kinds are the values of an object with a member for each resource group",
   "scope = var.resource_group_id": "the module's permissions are in this resource group",
 };
 
