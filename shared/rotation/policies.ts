@@ -180,12 +180,13 @@ export function createPolicies(deps: {
       if (currentPolicy) requireMatch(currentPolicy.etag, ifMatch, POLICY_LABEL);
       else if (ifMatch !== undefined) throw changedSince(POLICY_LABEL);
       await requirePossible(app, change);
-      const { expiryDays, ...rest } = change;
+      const { expiryDays, maintenanceWindow, ...rest } = change;
       const vaultIds = await vaultIdsOf(change.targets);
       const record: PolicyRecord = {
         ...rest,
         ...(change.targets.length > 0 && { vaultIds }),
         ...(expiryDays !== null && { expiryDays }),
+        ...(maintenanceWindow !== null && { maintenanceWindow }),
         appId: app.appId,
         appName: app.displayName,
         targets: change.targets.map((target) => target.toLowerCase()),
@@ -256,10 +257,18 @@ export const lifetimeDays = (days: number, policy: Awaited<ReturnType<Graph["pas
   policy === "unknown" || policy.longestDays === undefined ? days : Math.min(days, policy.longestDays);
 
 /** Returns the members that users set, for the audit log. */
-const auditedMembers = ({ automatic, expiryDays, overlapDays, updateKeyVaults, targets }: PolicyRecord) => ({
+const auditedMembers = ({
+  automatic,
+  expiryDays,
+  overlapDays,
+  updateKeyVaults,
+  targets,
+  maintenanceWindow,
+}: PolicyRecord) => ({
   automatic,
   expiryDays: expiryDays ?? null,
   overlapDays,
   updateKeyVaults,
   targets,
+  maintenanceWindow: maintenanceWindow ?? null,
 });

@@ -138,7 +138,7 @@ test("a policy can be set, read, changed with its ETag and removed", async () =>
   });
   expect([set.status, set.body]).toMatchObject([
     200,
-    { automatic: true, overlapDays: 7, state: "active", attention: null },
+    { automatic: true, overlapDays: 7, maintenanceWindow: null, state: "active", attention: null },
   ]);
   expect((await service.admin("GET", BASE)).body.policy).toMatchObject({ automatic: true, etag: set.body.etag });
   const token = await service.signIn(ADMIN);
@@ -147,6 +147,30 @@ test("a policy can be set, read, changed with its ETag and removed", async () =>
   // 38 days are one too few: due 30 days before the expiry, 7 days of overlap, and one day to spare.
   for (const body of [{ expiryDays: 0 }, { overlapDays: 91 }, { targets: "x" }, { automatic: true, expiryDays: 38 }])
     expect((await service.admin("PUT", `${BASE}/policy`, body)).status).toBe(400);
+  const maintenanceWindow = { days: ["friday"], from: "22:00", to: "04:00", timeZone: "Europe/Berlin" };
+  const invalid = [
+    { days: [] },
+    { days: ["Fri"] },
+    { from: "24:00" },
+    { to: "22:59" },
+    { timeZone: "Europe/Nowhere" },
+    { timeZone: "+01:00" },
+  ];
+  for (const change of invalid) {
+    const answer = await service.admin("PUT", `${BASE}/policy`, {
+      maintenanceWindow: { ...maintenanceWindow, ...change },
+    });
+    expect([answer.status, answer.body.errors[0].path]).toEqual([
+      400,
+      expect.stringContaining(`body.maintenanceWindow.${Object.keys(change)[0]}`),
+    ]);
+  }
+  await service.admin("PUT", `${BASE}/policy`, { maintenanceWindow });
+  expect((await service.admin("GET", `${BASE}/policy`)).body).toMatchObject({ maintenanceWindow });
+  const entries = (await service.admin("GET", "/audit/entries?limit=1000")).body.items;
+  expect(entries.filter(({ after }: { after?: object }) => after && "maintenanceWindow" in after)).toContainEqual(
+    expect.objectContaining({ after: expect.objectContaining({ maintenanceWindow }) }),
+  );
   expect((await service.admin("DELETE", `${BASE}/policy`)).body).toEqual({ deleted: true });
 });
 
