@@ -166,10 +166,17 @@ export function createAutomaticRotation(deps: {
             refusals.push(refused);
             continue;
           }
-          const { rotationId } = await deps.rotations.begin(request, { actor: "system", requestId }, {
-            ...(maintenanceWindow && { maintenanceWindow, oldExpiresAt: dateOf(credential.expiresOn!).toISOString() }),
-            ...(opensAt && { notes: [OUTSIDE_WINDOW] }),
-          });
+          const { rotationId } = await deps.rotations.begin(
+            request,
+            { actor: "system", requestId },
+            {
+              ...(maintenanceWindow && {
+                maintenanceWindow,
+                oldExpiresAt: dateOf(credential.expiresOn!).toISOString(),
+              }),
+              ...(opensAt && { notes: [OUTSIDE_WINDOW] }),
+            },
+          );
           log.info("An automatic rotation started", { appId: row.appId, rotationId });
           return await saveCheckResult(row, undefined);
         } catch (error) {

@@ -105,8 +105,11 @@ function clockOf(timeZone: string): (time: number) => LocalTime {
   });
   return (time) => {
     const parts = format.formatToParts(time);
-    const valueOf = (type: string) => parts.find((part) => part.type === type)!.value;
-    const day = WEEKDAYS.findIndex((name) => name === valueOf("weekday").toLowerCase());
-    return { day, minutes: Number(valueOf("hour")) * 60 + Number(valueOf("minute")) };
+    const textOf = (type: string) => parts.find((part) => part.type === type)!.value;
+    const names: readonly string[] = WEEKDAYS;
+    return {
+      day: names.indexOf(textOf("weekday").toLowerCase()),
+      minutes: Number(textOf("hour")) * 60 + Number(textOf("minute")),
+    };
   };
 }

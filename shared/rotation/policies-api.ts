@@ -20,10 +20,15 @@ const MaintenanceWindowView = z
       description: "Time of day at which the window closes. If it is not after `from`, it is on the following day.",
       example: "04:00",
     }),
-    timeZone: z.string().min(1).max(64).refine(isTimeZone, "must be the name of a time zone, such as Europe/Berlin").meta({
-      description: "IANA name of the time zone of both times.",
-      example: "Europe/Berlin",
-    }),
+    timeZone: z
+      .string()
+      .min(1)
+      .max(64)
+      .refine(isTimeZone, "must be the name of a time zone, such as Europe/Berlin")
+      .meta({
+        description: "IANA name of the time zone of both times.",
+        example: "Europe/Berlin",
+      }),
   })
   .refine((window) => windowMinutes(window) >= MIN_WINDOW_MINUTES, {
     path: ["to"],

@@ -143,12 +143,7 @@ export function createRotations(deps: RotationDependencies): Rotations {
         : issuerOf(request).subjectOf(request),
     );
     if (unfinished !== undefined) onObstacle(rotationUnfinished(unfinished));
-    const planned = planRotation(
-      deps,
-      { ...request, expiryDays, automatic: automatic !== undefined },
-      now,
-      onObstacle,
-    );
+    const planned = planRotation(deps, { ...request, expiryDays, automatic: automatic !== undefined }, now, onObstacle);
     const plan = await planned.catch(throwAsProblem);
     return draftRotation(plan, { rotationId: randomness.ulid(now), caller, automatic, now });
   }

@@ -387,6 +387,52 @@ test("each kind of credential is listed with the permissions that its rotation n
   }
 });
 
+test("a check of the kinds says in which resource groups the identity may rotate keys, and which actions are missing", async () => {
+  const { id } = service.cloud.control.subscriptions().find(({ name }) => name === "Shop")!;
+  const subscription = `/subscriptions/${id}`;
+  const shop = `${subscription}/resourceGroups/rg-shop`;
+  const grantsOf = async () => {
+    const { status, body } = await service.admin("GET", `${ISSUERS}?check=true`);
+    expect(status).toBe(200);
+    const kinds = body.items[1].kinds as { name: string; permissions: object | null }[];
+    return { coverage: body.coverage, of: (kind: string) => kinds.find(({ name }) => name === kind)!.permissions };
+  };
+  expect((await service.admin("GET", ISSUERS)).body).toMatchObject({
+    coverage: [],
+    items: [{}, { kinds: [{ permissions: null }] }],
+  });
+  const storage = ["read", "listkeys/action", "regeneratekey/action"].map(
+    (action) => `Microsoft.Storage/storageAccounts/${action}`,
+  );
+  const reader = ["roleAssignments/read", "roleDefinitions/read"].map((action) => `Microsoft.Authorization/${action}`);
+  const assign = (scope: string, actions: string[]) => ({ scope, actions, dataActions: [] });
+  try {
+    const inSubscription = assign(subscription, [...reader, "Microsoft.Cache/redis/read"]);
+    service.cloud.control.allowOnly([
+      inSubscription,
+      assign(shop, [...storage, "Microsoft.Cache/redis/listKeys/action"]),
+      assign(`${shop}/providers/Microsoft.Storage/storageAccounts/st`, storage),
+    ]);
+    const granted = await grantsOf();
+    expect(granted.coverage).toEqual([]);
+    expect(granted.of("storage")).toEqual({ scopes: [shop.toLowerCase()], missing: [] });
+    expect(granted.of("redis")).toEqual({ scopes: [], missing: ["Microsoft.Cache/redis/regenerateKey/action"] });
+    expect(granted.of("maps")).toMatchObject({
+      scopes: [],
+      missing: expect.arrayContaining(["Microsoft.Maps/accounts/read"]),
+    });
+    expect(granted.of("iotHub")).toBeNull();
+    service.cloud.control.allowOnly([assign(subscription, storage)]);
+    const unread = await grantsOf();
+    expect([unread.coverage, unread.of("storage")]).toEqual([
+      [expect.stringContaining(id)],
+      { scopes: [], missing: storage },
+    ]);
+  } finally {
+    service.cloud.control.allowOnly(undefined);
+  }
+});
+
 test("without a license the endpoints are denied", async () => {
   for (const [method, path, body] of [
     ["GET", ISSUERS, undefined],

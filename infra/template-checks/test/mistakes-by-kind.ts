@@ -154,13 +154,7 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
     "role",
     "the role for keys lacks an action of a kind",
     /storage\.2 must be "Microsoft.Storage\/storageAccounts\/regeneratekey\/action", but is not set/,
-    [
-      [
-        `${BICEP}/rotation/key-actions.json`,
-        ',\n    "Microsoft.Storage/storageAccounts/regeneratekey/action"\n',
-        "\n",
-      ],
-    ],
+    [[`${BICEP}/rotation/key-actions.json`, ',\n    "Microsoft.Storage/storageAccounts/regeneratekey/action"\n', "\n"]],
   ),
   mistake(
     "role",

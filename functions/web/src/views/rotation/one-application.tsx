@@ -97,7 +97,8 @@ function Policy({ appId }: { appId: string }) {
             Automatic rotation is {data.automatic ? "on" : "off"}. Overlap period: {counted(data.overlapDays, "day")}.{" "}
             {data.targets.length > 0 &&
               `Key Vault secrets to update: ${data.targets.map((id) => titleOfId(id)).join(", ")}.`}{" "}
-            {windowText(data.maintenanceWindow)} Last modified by {data.updatedBy} <Instant at={data.updatedAt} relative />.
+            {windowText(data.maintenanceWindow)} Last modified by {data.updatedBy}{" "}
+            <Instant at={data.updatedAt} relative />.
           </Text>
           {/* Set while automatic rotation is not possible. */}
           {data.attention && (
