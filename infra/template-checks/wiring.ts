@@ -59,7 +59,7 @@ export function checkWiring(bicep: ReadonlyMap<string, BicepFile>, modules: read
 
 /** Checks an argument of a module call, and each member if it is an object. */
 function checkArgument(file: string, name: string, value: Expression): Finding[] {
-  if (name === "providers") return [];
+  if (name === "providers" || name === "for_each") return [];
   if (value.kind === "object")
     return value.entries.flatMap(({ key, value: inner }) => checkArgument(file, snake(key ?? ""), inner));
   return checkValue(file, name, value, terraformName(value));
