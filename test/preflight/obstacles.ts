@@ -588,7 +588,7 @@ export const BRING_YOUR_OWN_OBSTACLES: readonly Obstacle[] = [
   },
   {
     name: "a kind of keys that rotations don't regenerate",
-    plant: () => undefined,
+    plant: governed({ resourceGroups: [{ name: "rg-data", location: "westeurope" }] }),
     parameters: { rotationKeyKinds: { [`${SUBSCRIPTION_ID}/resourceGroups/rg-data`]: ["storage", "iotHub"] } },
     expected: ["parameter.refused", "stops", "lifecycle", "az deployment sub validate"],
   },

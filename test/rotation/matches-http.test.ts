@@ -397,10 +397,10 @@ test("a check of the kinds says in which resource groups the identity may rotate
     const kinds = body.items[1].kinds as { name: string; permissions: object | null }[];
     return { coverage: body.coverage, of: (kind: string) => kinds.find(({ name }) => name === kind)!.permissions };
   };
-  expect((await service.admin("GET", ISSUERS)).body).toMatchObject({
-    coverage: [],
-    items: [{}, { kinds: [{ permissions: null }] }],
-  });
+  const { body: unchecked } = await service.admin("GET", ISSUERS);
+  expect(new Set(unchecked.items[1].kinds.map(({ permissions }: { permissions: unknown }) => permissions))).toEqual(
+    new Set([null]),
+  );
   const storage = ["read", "listkeys/action", "regeneratekey/action"].map(
     (action) => `Microsoft.Storage/storageAccounts/${action}`,
   );
