@@ -30,9 +30,11 @@ const CredentialKindView = z
         scopes: z.array(z.string()).meta({
           description:
             "Scopes at which the identity's roles permit all `actions`, in lower case: IDs of subscriptions, resource groups or resources.",
+          example: ["/subscriptions/9a3b1c52-6a0e-4c7d-9b57-0d3d3a1f2e4b/resourcegroups/rg-payments"],
         }),
         missing: z.array(z.string()).meta({
           description: "Actions that are missing at the scope with the most actions. Empty if `scopes` has an entry.",
+          example: ["Microsoft.Storage/storageAccounts/regeneratekey/action"],
         }),
       })
       .meta({ id: "RotatableResourcePermissions" })
@@ -99,7 +101,8 @@ export const IssuerList = z
   .object({
     items: z.array(IssuerView),
     coverage: z.array(z.string()).meta({
-      description: "Subscriptions whose role assignments could not be read. Empty without `check`.",
+      description: "Subscriptions whose role assignments could not be read, as sentences. Empty without `check`.",
+      example: [],
     }),
   })
   .meta({ id: "RotationIssuerList" });

@@ -15,7 +15,7 @@ var actionsByKind = loadJsonContent('key-actions.json')
 var actionLists = [
   for kind in kinds: contains(actionsByKind, kind)
     ? actionsByKind[kind]
-    : fail('Each of the kinds must be one of docs/rotation-key-roles.md')
+    : fail('Each of the kinds must be one of docs/rotation-key-roles.md.')
 ]
 
 // Permits listing and regenerating keys (PRO). No built-in role suits all kinds: Storage Account Key Operator Service
