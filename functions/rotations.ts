@@ -15,8 +15,9 @@ import {
 } from "../shared/rotation/api.ts";
 import { dryRun } from "../shared/rotation/dry-run.ts";
 import { ISSUERS } from "../shared/rotation/issuers/issuers.ts";
-import { IssuerList, issuerView } from "../shared/rotation/issuers-api.ts";
+import { IssuerList, IssuersQuery, issuerView } from "../shared/rotation/issuers-api.ts";
 import { namedPlaces } from "../shared/rotation/named-places.ts";
+import { throwAsProblem } from "../shared/rotation/problems.ts";
 import { ROTATION_QUEUE, RotationMessage } from "../shared/rotation/rotation.ts";
 import { endpoint, poison, queue, timer } from "./declare.ts";
 import { confirmationsFor } from "./rotation-confirmations.ts";
@@ -187,8 +188,13 @@ const listIssuers = endpoint({
   tag,
   access: "user",
   tier: "pro",
+  query: IssuersQuery,
   responds: { 200: IssuerList },
-  handle: async () => ok({ items: Object.values(ISSUERS).map(issuerView) }),
+  handle: async ({ query, services }) => {
+    const checked = query.check ? await services.keyPermissions().catch(throwAsProblem) : undefined;
+    const items = Object.values(ISSUERS).map((issuer) => issuerView(issuer, checked?.kinds));
+    return ok({ items, coverage: checked?.coverage ?? [] });
+  },
 });
 
 export const endpoints = [

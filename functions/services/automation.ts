@@ -13,6 +13,7 @@ import { createLogs, type Logs } from "../../shared/dependencies/logs/logs.ts";
 import { createSyncSource } from "../../shared/dependencies/sync-source.ts";
 import type { Devops } from "../../shared/devops/devops.ts";
 import type { Rescans } from "../../shared/discovery/rescans.ts";
+import { type KeyPermissions, readKeyPermissions } from "../../shared/doctor/key-permissions.ts";
 import type { Inventory } from "../../shared/inventory/inventory.ts";
 import type { Licensing } from "../../shared/licensing/licensing.ts";
 import { createAppConfigurationReferences } from "../../shared/platform/azure/app-configuration-references.ts";
@@ -21,6 +22,7 @@ import type { Graph } from "../../shared/platform/azure/graph.ts";
 import type { Identity } from "../../shared/platform/azure/identity.ts";
 import { createLogAnalytics } from "../../shared/platform/azure/log-analytics.ts";
 import type { ResourceManager } from "../../shared/platform/azure/resource-manager.ts";
+import { createRoleAssignments } from "../../shared/platform/azure/role-assignments.ts";
 import type { ServiceKeyVault } from "../../shared/platform/azure/service-key-vault.ts";
 import { createSignInProof } from "../../shared/platform/azure/sign-in-proof.ts";
 import type { VaultSecretsClients } from "../../shared/platform/azure/vault-secrets.ts";
@@ -55,6 +57,8 @@ export interface AutomationServices {
   automaticRotation: AutomaticRotation;
   assetRotation: AssetRotation;
   credentials: Credentials;
+  /** Reads which keys the service's roles permit it to rotate now. @throws {CloudFailure} */
+  keyPermissions: () => Promise<KeyPermissions>;
   rotationNotices: AutomationSource;
 }
 
@@ -249,6 +253,8 @@ export function createAutomation(deps: {
     automaticRotation,
     assetRotation,
     credentials,
+    keyPermissions: () =>
+      readKeyPermissions({ roles: createRoleAssignments(arm), units: azureEdges.units, ownObjectId }),
     rotationNotices,
   };
 }

@@ -48,6 +48,9 @@ param rotationResourceGroupIds string[] = []
 @description('Existing custom role Rotation Operator, as a resource id. Empty: creates one in each of these resource groups.')
 param rotationOperatorRoleDefinitionId string = ''
 
+@description('Kinds of keys that the service may regenerate, by the id of the resource group (PRO). Empty: none.')
+param rotationKeyKinds object = {}
+
 @description('Subscriptions in which settings are compared with the values of secrets, to find copies (PRO). Empty: none.')
 param literalScanSubscriptionIds string[] = []
 
@@ -275,6 +278,17 @@ module rotation 'rotation/resource-group.bicep' = [
       principalId: service.outputs.identityPrincipalId
       environmentName: environmentName
       rotationOperatorRoleDefinitionId: rotationOperatorRoleDefinitionId
+    }
+  }
+]
+
+module rotationKeys 'rotation/resource-keys.bicep' = [
+  for group in items(rotationKeyKinds): {
+    scope: az.resourceGroup(split(group.key, '/')[2], split(group.key, '/')[4])
+    params: {
+      principalId: service.outputs.identityPrincipalId
+      environmentName: environmentName
+      kinds: group.value
     }
   }
 ]

@@ -149,6 +149,12 @@ function call(name: string, args: Expression[], scope: Scope): Value {
       return { name: cloud.name };
     case "uniqueString":
       return values.every((one) => typeof one === "string") ? cloud.uniqueString(...(values as string[])) : UNKNOWN;
+    case "items": {
+      const [object] = values;
+      return isObject(object) ? Object.entries(object).map(([key, value]) => ({ key, value })) : UNKNOWN;
+    }
+    case "flatten":
+      return Array.isArray(values[0]) && !values[0].includes(UNKNOWN) ? (values[0] as Value[][]).flat() : UNKNOWN;
     case "loadJsonContent":
       return JSON.parse(readFileSync(path.join(ROOT, path.dirname(file.path), String(values[0])), "utf8")) as Value;
     default:

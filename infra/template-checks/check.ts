@@ -14,6 +14,7 @@ import { checkEvaluated } from "./evaluation/check.ts";
 import type { Finding } from "./expression.ts";
 import type { InfraFiles } from "./files.ts";
 import { checkInvariants } from "./invariants.ts";
+import { checkKeyActions } from "./key-actions.ts";
 import { checkOrderings } from "./orderings.ts";
 import { checkCommands, checkParameterDocs } from "./parameter-docs.ts";
 import {
@@ -112,6 +113,7 @@ export function checkInfra(input: {
     ...checkProviderSettings(modules),
     ...checkInvariants(bicep, modules, policy.files),
     ...checkRoleActions(files, bicep, modules),
+    ...checkKeyActions(files),
     ...checkOrderings(bicep, modules),
     ...checkWiring(bicep, modules),
     ...checkRefusals({ files, bicep, modules, tests }),

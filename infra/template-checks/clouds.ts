@@ -41,7 +41,7 @@ export function checkClouds(files: InfraFiles): Finding[] {
 }
 
 /** Describes the values that differ, each with its path. */
-function differences(expected: unknown, actual: unknown, path = ""): string[] {
+export function differences(expected: unknown, actual: unknown, path = ""): string[] {
   if (typeof expected === "object" && expected !== null && typeof actual === "object" && actual !== null) {
     const [wanted, found] = [expected as Record<string, unknown>, actual as Record<string, unknown>];
     const keys = new Set([...Object.keys(wanted), ...Object.keys(found)]);

@@ -190,7 +190,8 @@ export function compareParameters(
     }
     const type = typeText(variable.attributes.get("type")?.value);
     const isObject = parameter.type === "object" && type === "object()";
-    if (type !== TERRAFORM_TYPES[parameter.type] && !isObject)
+    const isMapOfLists = parameter.type === "object" && type === "map(list(string))";
+    if (type !== TERRAFORM_TYPES[parameter.type] && !isObject && !isMapOfLists)
       findings.push(finding(`is ${parameter.type}, in Terraform ${type}`));
     const [bicepDefault, terraformDefault] = [
       literal(parameter.defaultValue),

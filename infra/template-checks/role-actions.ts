@@ -26,7 +26,7 @@ interface CustomRole {
 /** Returns the start of the sentence that lists all actions of a role, for roles whose rows in the tables are abbreviated. */
 const listOf = (title: string) => `The ${title.replace("Credential Lifecycle ", "")} contains exactly:`;
 
-/** Checks each custom role in each file. */
+/** Checks each custom role in each file, except the role whose actions depend on a parameter (key-actions.ts). */
 export function checkRoleActions(
   files: InfraFiles,
   bicep: ReadonlyMap<string, BicepFile>,
@@ -110,8 +110,9 @@ function mostSimilar(roles: readonly CustomRole[], action: string): CustomRole {
   return [...roles].sort((one, other) => likeness(other) - likeness(one))[0]!;
 }
 
-const textsIn = (list: Expression | undefined): string[] =>
-  list?.kind === "array" ? list.items.flatMap((item) => text(item) ?? []) : [];
+/** Returns the texts of a list. Undefined for an expression that depends on a parameter. */
+const textsIn = (list: Expression | undefined): string[] | undefined =>
+  list?.kind === "array" ? list.items.flatMap((item) => text(item) ?? []) : undefined;
 
 /** Returns the text before the parenthesis of `Title (${…})`. */
 function titleIn(name: Expression | undefined): string {
@@ -123,16 +124,12 @@ function bicepRoles(bicep: ReadonlyMap<string, BicepFile>): CustomRole[] {
   return [...bicep.values()].flatMap(({ path: file, resources }) =>
     resources
       .filter(({ type }) => type === "Microsoft.Authorization/roleDefinitions")
-      .map(({ name, body, line }) => {
+      .flatMap(({ name, body, line }) => {
         const permissions = property(body, "properties", "permissions");
         const first = permissions?.kind === "array" ? permissions.items[0] : undefined;
-        return {
-          symbol: snake(name),
-          title: titleIn(property(body, "properties", "roleName")),
-          actions: textsIn(property(first, "actions")),
-          file,
-          line,
-        };
+        const actions = textsIn(property(first, "actions"));
+        const title = titleIn(property(body, "properties", "roleName"));
+        return actions ? [{ symbol: snake(name), title, actions, file, line }] : [];
       }),
   );
 }
@@ -141,12 +138,10 @@ function terraformRoles(modules: readonly TerraformModule[]): CustomRole[] {
   return modules.flatMap((module) =>
     blocks(module, "resource")
       .filter(({ block }) => block.labels[0] === "azurerm_role_definition")
-      .map(({ block, file }) => ({
-        symbol: block.labels[1]!,
-        title: titleIn(block.attributes.get("name")?.value),
-        actions: textsIn(argumentOf(block, "permissions.actions")),
-        file,
-        line: block.line,
-      })),
+      .flatMap(({ block, file }) => {
+        const actions = textsIn(argumentOf(block, "permissions.actions"));
+        const title = titleIn(block.attributes.get("name")?.value);
+        return actions ? [{ symbol: block.labels[1]!, title, actions, file, line: block.line }] : [];
+      }),
   );
 }

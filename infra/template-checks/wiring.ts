@@ -12,6 +12,7 @@ import { blocks, type TerraformModule } from "./terraform/check.ts";
 /** Passed values whose names differ from the parameter's, each with the reason. */
 const RENAMED: Record<string, string> = {
   "scope_name = var.management_group_name": "the module's scope can also be a subscription",
+  "kinds = group.value": "the kinds are the values of an object with a member for each resource group",
   "scope = var.resource_group_id": "the module's permissions are in this resource group",
 };
 
@@ -58,7 +59,7 @@ export function checkWiring(bicep: ReadonlyMap<string, BicepFile>, modules: read
 
 /** Checks an argument of a module call, and each member if it is an object. */
 function checkArgument(file: string, name: string, value: Expression): Finding[] {
-  if (name === "providers") return [];
+  if (name === "providers" || name === "for_each") return [];
   if (value.kind === "object")
     return value.entries.flatMap(({ key, value: inner }) => checkArgument(file, snake(key ?? ""), inner));
   return checkValue(file, name, value, terraformName(value));

@@ -73,6 +73,16 @@ module "rotation" {
   rotation_operator_role_definition_id = var.rotation_operator_role_definition_id
 }
 
+module "rotation_keys" {
+  source   = "./rotation-keys"
+  for_each = var.rotation_key_kinds
+
+  scope            = each.key
+  principal_id     = azurerm_user_assigned_identity.identity.principal_id
+  environment_name = var.environment_name
+  kinds            = each.value
+}
+
 module "literal_scan" {
   source   = "./literal-scan"
   for_each = toset(var.literal_scan_subscription_ids)

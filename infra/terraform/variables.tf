@@ -158,6 +158,17 @@ variable "rotation_operator_role_definition_id" {
   }
 }
 
+variable "rotation_key_kinds" {
+  description = "Kinds of keys that the service may regenerate, by the id of the resource group (PRO). Empty: none."
+  type        = map(list(string))
+  default     = {}
+
+  validation {
+    condition     = alltrue([for id, kinds in var.rotation_key_kinds : can(regex("^/subscriptions/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/resourceGroups/[^/]+$", id))])
+    error_message = "The keys of rotation_key_kinds must be ids of resource groups: /subscriptions/.../resourceGroups/..."
+  }
+}
+
 variable "literal_scan_subscription_ids" {
   description = "Subscriptions in which settings are compared with the values of secrets, to find copies (PRO). Empty: none."
   type        = list(string)

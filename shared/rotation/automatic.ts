@@ -10,6 +10,7 @@ import { DAY_MS, DAY_SECONDS, SECOND_MS } from "../platform/time.ts";
 import type { Settings } from "../settings/settings.ts";
 import { needsConfirmation } from "./choose-places.ts";
 import { dueSecrets, MAX_EXPIRED_SECONDS } from "./due-secrets.ts";
+import { closedUntil, isTooLate, OUTSIDE_WINDOW } from "./maintenance-window.ts";
 import type { MatchFinder } from "./matches.ts";
 import { namedPlaces } from "./named-places.ts";
 import { allPolicies, lifetimeDays } from "./policies.ts";
@@ -82,6 +83,7 @@ export function createAutomaticRotation(deps: {
   async function saveCheckResult(
     row: Row<PolicyRecord>,
     attention: Omit<NonNullable<PolicyRecord["attention"]>, "since"> | undefined,
+    nextCheckAt = new Date(clock.now().getTime() + CHECK_INTERVAL_MS),
   ) {
     const now = clock.now();
     const { attention: earlier, ...record } = withoutKeys(row);
@@ -93,7 +95,7 @@ export function createAutomaticRotation(deps: {
         ? {
             ...record,
             ...(attention && { attention: { ...attention, since } }),
-            nextCheckAt: new Date(now.getTime() + CHECK_INTERVAL_MS).toISOString(),
+            nextCheckAt: nextCheckAt.toISOString(),
           }
         : undefined,
     );
@@ -136,6 +138,9 @@ export function createAutomaticRotation(deps: {
       const { rotationTriggerDays, defaultValidityDays } = await deps.settings.values();
       const due = dueCredentials(app, rotations, rotationTriggerDays, clock.now());
       if (due.length === 0) return await saveCheckResult(row, undefined);
+      const opensAt = closedUntil(row.maintenanceWindow, clock.now());
+      const startable = opensAt ? due.filter(({ expiresOn }) => isTooLate(opensAt, dateOf(expiresOn!))) : due;
+      if (startable.length === 0) return await saveCheckResult(row, row.attention, opensAt);
 
       const days = row.expiryDays ?? defaultValidityDays;
       const lifetimeAttention = await lifetimeProblem(app, days, minLifetimeDays(rotationTriggerDays, row.overlapDays));
@@ -145,8 +150,8 @@ export function createAutomaticRotation(deps: {
       const refusals: ReturnType<typeof attentionOf>[] = [];
       // Failures of one secret don't stop the rotation of another one.
       const failures: unknown[] = [];
-      for (const credential of due) {
-        const { overlapDays, updateKeyVaults } = row;
+      for (const credential of startable) {
+        const { overlapDays, updateKeyVaults, maintenanceWindow } = row;
         const request = {
           appId: row.appId,
           secretId: credential.keyId,
@@ -162,7 +167,17 @@ export function createAutomaticRotation(deps: {
             refusals.push(refusal);
             continue;
           }
-          const { rotationId } = await deps.rotations.begin(request, { actor: "system", requestId }, true);
+          const { rotationId } = await deps.rotations.begin(
+            request,
+            { actor: "system", requestId },
+            {
+              ...(maintenanceWindow && {
+                maintenanceWindow,
+                oldExpiresAt: dateOf(credential.expiresOn!).toISOString(),
+              }),
+              ...(opensAt && { notes: [OUTSIDE_WINDOW] }),
+            },
+          );
           log.info("An automatic rotation started", { appId: row.appId, rotationId });
           return await saveCheckResult(row, undefined);
         } catch (error) {
@@ -272,6 +287,9 @@ function isTarget(
   const expected = vaultIds?.[vaultName.toLowerCase()] ?? vaultId;
   return assetId({ vaultName, name, type: "secret" }) === target && isSameId(expected, vaultId);
 }
+
+/** @param seconds - Unix time. */
+const dateOf = (seconds: number): Date => new Date(seconds * SECOND_MS);
 
 const attentionOf = (code: string, message: string, remedy: string) => ({ code, message, remedy });
 

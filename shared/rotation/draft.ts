@@ -1,5 +1,5 @@
 import type { Caller } from "../platform/http/endpoint.ts";
-import type { RotationPlan } from "./request.ts";
+import type { AutomaticStart, RotationPlan } from "./request.ts";
 import { isVaultSecret, type RotationRecord, type StepName } from "./rotation.ts";
 
 /**
@@ -18,16 +18,24 @@ export type Draft = Omit<RotationRecord, "writeId">;
 /** Returns the rotation of a plan, with all of its steps waiting. Does not store it. Starts and dry runs of rotations call it. */
 export function draftRotation(
   plan: RotationPlan,
-  { rotationId, caller, automatic, now }: { rotationId: string; caller: Caller; automatic: boolean; now: Date },
+  {
+    rotationId,
+    caller,
+    automatic,
+    now,
+  }: { rotationId: string; caller: Caller; automatic: AutomaticStart | undefined; now: Date },
 ): Draft {
   const usualSteps = isVaultSecret(plan) ? VAULT_SECRET_STEPS : ISSUER_STEPS;
   // Some applications can have only two client secrets. `removeExpired` is the expired one that must be removed first.
   const steps = plan.removeExpired === undefined ? usualSteps : (["makeRoom", ...usualSteps] as const);
+  const { notes = [], ...window } = automatic ?? {};
   return {
     ...plan,
+    ...window,
+    notes: [...plan.notes, ...notes],
     rotationId,
     status: "planned",
-    automatic,
+    automatic: automatic !== undefined,
     requestedBy: caller.actor,
     requestId: caller.requestId,
     createdAt: now.toISOString(),

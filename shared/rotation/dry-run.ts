@@ -55,5 +55,9 @@ function planWithoutSteps(subject: PlannedSubject, now: Date): RotationRecord {
     notes: [],
     coverage: [],
   };
-  return { ...draftRotation(plan, { rotationId: "", caller: NOBODY, automatic: false, now }), steps: [], writeId: "" };
+  return {
+    ...draftRotation(plan, { rotationId: "", caller: NOBODY, automatic: undefined, now }),
+    steps: [],
+    writeId: "",
+  };
 }

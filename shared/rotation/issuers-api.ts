@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { queryBoolean } from "../platform/http/query-boolean.ts";
 import type { Issuer } from "./issuers/issuer.ts";
 import { isProvenByRequest, KEY_KINDS, type KeyKind, requestOf } from "./resource-keys/kinds.ts";
 import { ISSUER_KINDS } from "./rotation.ts";
@@ -23,6 +24,24 @@ const CredentialKindView = z
       description: "Actions that the service's identity needs to find the resource, list its keys and regenerate one.",
       example: ["Microsoft.Storage/storageAccounts/listkeys/action"],
     }),
+    permissions: z
+      .object({
+        scopes: z.array(z.string()).meta({
+          description:
+            "Scopes at which the identity's roles permit all `actions`, in lower case: IDs of subscriptions, resource groups or resources.",
+          example: ["/subscriptions/9a3b1c52-6a0e-4c7d-9b57-0d3d3a1f2e4b/resourcegroups/rg-payments"],
+        }),
+        missing: z.array(z.string()).meta({
+          description: "Actions that are missing at the scope with the most actions. Empty if `scopes` has an entry.",
+          example: ["Microsoft.Storage/storageAccounts/regeneratekey/action"],
+        }),
+      })
+      .meta({ id: "RotatableResourcePermissions" })
+      .nullable()
+      .meta({
+        description:
+          "What the service's identity may do now in the monitored subscriptions. Null without `check`, and if keys are not rotated.",
+      }),
     proof: z.enum(["request", "list"]).nullable().meta({
       description:
         "How a rotation proves a new key before it is used. `request`: the resource accepts a request with the key; if it gives no clear answer, such as behind a firewall, its list of keys proves the key. `list`: the resource lists the key. Null if keys are not rotated.",
@@ -82,18 +101,36 @@ const IssuerView = z
   })
   .meta({ id: "RotationIssuer" });
 
-export const IssuerList = z.object({ items: z.array(IssuerView) }).meta({ id: "RotationIssuerList" });
+export const IssuersQuery = z.strictObject({
+  check: queryBoolean().default(false).meta({
+    description:
+      "Whether to read the role assignments of the service's identity, and to return in `permissions` of each kind what it may do now. Makes one request for each monitored subscription.",
+  }),
+});
 
-export const issuerView = (issuer: Issuer): z.input<typeof IssuerView> => ({
+export const IssuerList = z
+  .object({
+    items: z.array(IssuerView),
+    coverage: z.array(z.string()).meta({
+      description: "Subscriptions whose role assignments could not be read, as sentences. Empty without `check`.",
+      example: [],
+    }),
+  })
+  .meta({ id: "RotationIssuerList" });
+
+/** What the identity may do, by name of the kind. */
+type KindPermissions = ReadonlyMap<string, { scopes: string[]; missing: string[] }>;
+
+export const issuerView = (issuer: Issuer, permissions: KindPermissions | undefined): z.input<typeof IssuerView> => ({
   kind: issuer.kind,
   title: issuer.title,
   canHoldTwo: issuer.canHoldTwo,
   regenerates: issuer.regenerates,
   permissions: issuer.permissions.map(({ name, purpose, optional }) => ({ name, purpose, optional })),
-  kinds: issuer.kind === "resourceKey" ? KEY_KINDS.map(kindView) : [],
+  kinds: issuer.kind === "resourceKey" ? KEY_KINDS.map((kind) => kindView(kind, permissions)) : [],
 });
 
-function kindView(kind: KeyKind): z.input<typeof CredentialKindView> {
+function kindView(kind: KeyKind, permissions: KindPermissions | undefined): z.input<typeof CredentialKindView> {
   const isRotated = kind.reportOnly === undefined;
   const proof = isProvenByRequest(kind) ? "request" : "list";
   return {
@@ -103,6 +140,7 @@ function kindView(kind: KeyKind): z.input<typeof CredentialKindView> {
     pairs: kind.pairs.map((pair) => [...pair]),
     connectionStrings: kind.formats.length > 0,
     actions: [...kind.actions],
+    permissions: permissions?.get(kind.name) ?? null,
     proof: isRotated ? proof : null,
     proofRequest: requestOf(kind) ?? null,
     proofReason: isRotated && kind.proof.by === "list" ? kind.proof.reason : null,

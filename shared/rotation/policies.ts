@@ -187,12 +187,13 @@ export function createPolicies(deps: {
       if (currentPolicy) requireMatch(currentPolicy.etag, ifMatch, POLICY_LABEL);
       else if (ifMatch !== undefined) throw changedSince(POLICY_LABEL);
       await requirePossible(app, change);
-      const { expiryDays, ...rest } = change;
+      const { expiryDays, maintenanceWindow, ...rest } = change;
       const vaultIds = await vaultIdsOf(change.targets);
       const record: PolicyRecord = {
         ...rest,
         ...(change.targets.length > 0 && { vaultIds }),
         ...(expiryDays !== null && { expiryDays }),
+        ...(maintenanceWindow !== null && { maintenanceWindow }),
         appId: app.appId,
         appName: app.displayName,
         targets: change.targets.map((target) => target.toLowerCase()),
@@ -265,10 +266,18 @@ export const lifetimeDays = (days: number, passwordPolicy: Awaited<ReturnType<Gr
     : Math.min(days, passwordPolicy.longestDays);
 
 /** Returns the members that users set, for the audit log. */
-const auditedMembers = ({ automatic, expiryDays, overlapDays, updateKeyVaults, targets }: PolicyRecord) => ({
+const auditedMembers = ({
+  automatic,
+  expiryDays,
+  overlapDays,
+  updateKeyVaults,
+  targets,
+  maintenanceWindow,
+}: PolicyRecord) => ({
   automatic,
   expiryDays: expiryDays ?? null,
   overlapDays,
   updateKeyVaults,
   targets,
+  maintenanceWindow: maintenanceWindow ?? null,
 });

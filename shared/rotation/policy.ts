@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { entity } from "../platform/storage/entity.ts";
+import { MaintenanceWindow } from "./maintenance-window.ts";
 
 /** Why an application with a policy can't be rotated automatically. Texts are for users. */
 export const PolicyAttention = z.object({
@@ -29,10 +30,12 @@ export const PolicyRecord = z.object({
    * releases: a target then applies to any vault of the name.
    */
   vaultIds: z.record(z.string(), z.string()).optional(),
+  /** Absent: automatic rotations start and continue at any time. */
+  maintenanceWindow: MaintenanceWindow.optional(),
   updatedAt: z.string(),
   updatedBy: z.string(),
   attention: PolicyAttention.optional(),
-  /** The timer skips the policy until this time, because one automatic check a day is enough. */
+  /** The timer skips the policy until this time, because one automatic check a day is enough, or the maintenance window is closed. */
   nextCheckAt: z.string().optional(),
 });
 export type PolicyRecord = z.infer<typeof PolicyRecord>;

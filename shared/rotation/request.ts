@@ -57,6 +57,9 @@ export type RotationRequest = CredentialRequest | VaultSecretRequest;
 /** A request with its defaults filled in. */
 export type PlanRequest<T extends RotationRequest> = T & { expiryDays: number; automatic: boolean };
 
+/** What a policy decides about a rotation that it starts. */
+export type AutomaticStart = Partial<Pick<RotationRecord, "maintenanceWindow" | "oldExpiresAt" | "notes">>;
+
 /** The parts of a rotation record that a plan decides. */
 export type RotationPlan = Pick<
   RotationRecord,

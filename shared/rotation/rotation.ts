@@ -2,6 +2,7 @@ import * as z from "zod";
 import { resourceName } from "../platform/azure/resource-id.ts";
 import { entity } from "../platform/storage/entity.ts";
 import { PlannedConsumer } from "./consumer.ts";
+import { MaintenanceWindow } from "./maintenance-window.ts";
 
 /**
  * Statuses of a rotation: one for each phase until `revoking`, in order, then the four ends. `failed`: no place had the new
@@ -242,6 +243,10 @@ const RotationRecord = z.object({
   newKeyReference: z.string().optional(),
   /** The old key is regenerated after the overlap period. Default: it stays valid until the next rotation regenerates it. */
   regenerateOld: z.boolean().optional(),
+  /** From the policy that started the rotation. Absent: its steps run at any time. */
+  maintenanceWindow: MaintenanceWindow.optional(),
+  /** When the old credential expires. Only in rotations with a maintenance window. */
+  oldExpiresAt: z.string().optional(),
   /** First characters of the old secret's value, from the directory. */
   oldHint: z.string().optional(),
   /** Key IDs of all client secrets of the application at the time of the plan. */

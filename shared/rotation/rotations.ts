@@ -21,7 +21,7 @@ import { type OnObstacle, throwObstacle } from "./obstacles.ts";
 import { planRotation } from "./plan.ts";
 import type { PlanDependencies } from "./plan-places.ts";
 import { conflict, noServiceVault, rejectingServiceVault, rotationUnfinished, throwAsProblem } from "./problems.ts";
-import type { RotationRequest } from "./request.ts";
+import type { AutomaticStart, RotationRequest } from "./request.ts";
 import {
   isOver,
   isToRestore,
@@ -53,11 +53,11 @@ export interface Rotations {
   /**
    * Starts a rotation. Queue messages and a timer continue it.
    *
-   * @param automatic - Whether a policy starts it.
+   * @param automatic - Decisions of the policy that starts it. Undefined if a user starts it.
    * @throws {Problem} licenseRequired; rotationUnfinished with the ID of the unfinished rotation; other problems if the
    * rotation is not possible.
    */
-  begin(request: RotationRequest, caller: Caller, automatic?: boolean): Promise<RotationRecord>;
+  begin(request: RotationRequest, caller: Caller, automatic?: AutomaticStart): Promise<RotationRecord>;
   /** @throws {Problem} notFound; licenseRequired for an unknown rotation without a license. */
   get(rotationId: string): Promise<RotationRecord>;
   /**
@@ -131,7 +131,7 @@ export function createRotations(deps: RotationDependencies): Rotations {
   async function planDraft(
     request: RotationRequest,
     caller: Caller,
-    automatic: boolean,
+    automatic: AutomaticStart | undefined,
     onObstacle: OnObstacle,
   ): Promise<Draft> {
     await requireLicense();
@@ -145,7 +145,7 @@ export function createRotations(deps: RotationDependencies): Rotations {
         : issuerOf(request).subjectOf(request),
     );
     if (unfinished !== undefined) onObstacle(rotationUnfinished(unfinished));
-    const planned = planRotation(deps, { ...request, expiryDays, automatic }, now, onObstacle);
+    const planned = planRotation(deps, { ...request, expiryDays, automatic: automatic !== undefined }, now, onObstacle);
     const plan = await planned.catch(throwAsProblem);
     return draftRotation(plan, { rotationId: randomness.ulid(now), caller, automatic, now });
   }
@@ -214,11 +214,11 @@ export function createRotations(deps: RotationDependencies): Rotations {
 
   return {
     plan: async (request, onObstacle = throwObstacle) => ({
-      ...(await planDraft(request, NOBODY, false, onObstacle)),
+      ...(await planDraft(request, NOBODY, undefined, onObstacle)),
       writeId: "",
     }),
 
-    async begin(request, caller, automatic = false) {
+    async begin(request, caller, automatic) {
       const record = await planDraft(request, caller, automatic, throwObstacle);
       const { rotationId, oldKeyId, expiryDays, publications, reason } = record;
       const places = publications.map(({ vaultName, secretName }) => `${vaultName}/${secretName}`);
@@ -227,7 +227,7 @@ export function createRotations(deps: RotationDependencies): Rotations {
         type: "rotation.begun",
         caller,
         target: { type: "rotation", id: rotationId },
-        details: { ...what, expiryDays, places, automatic, ...(reason && { reason }) },
+        details: { ...what, expiryDays, places, automatic: record.automatic, ...(reason && { reason }) },
       };
       await audited(audit, event, () => insert(record, "value" in request ? request.value : undefined));
       await stepRunner.scheduleNext(record);

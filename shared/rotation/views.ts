@@ -12,6 +12,7 @@ export const policyView = (row: Row<PolicyRecord>): z.infer<typeof Policy> => ({
   overlapDays: row.overlapDays,
   updateKeyVaults: row.updateKeyVaults,
   targets: row.targets,
+  maintenanceWindow: row.maintenanceWindow ?? null,
   state: row.attention ? "needsAttention" : "active",
   attention: row.attention ?? null,
   updatedAt: row.updatedAt,

@@ -779,18 +779,41 @@ export const FORM_CASES: Record<string, FormCase> = {
     steps: [
       {
         open: "Set policy",
-        wrong: { "Overlap period (days)": "9", "Key Vault secrets to update": "nothing" },
+        wrong: { "Overlap period (days)": "9", "Key Vault secrets to update": "nothing", Saturday: true },
         wrongField: "Key Vault secrets to update",
         typed: { "Key Vault secrets to update": "", "Validity of the new secret (days)": "60" },
         press: ["Save policy"],
         verify: async () =>
-          expect(await readPolicy()).toMatchObject({ overlapDays: 9, expiryDays: 60, automatic: false }),
+          expect(await readPolicy()).toMatchObject({
+            overlapDays: 9,
+            expiryDays: 60,
+            automatic: false,
+            maintenanceWindow: { days: ["saturday"], from: "22:00", to: "04:00" },
+          }),
       },
       {
         open: "Edit policy",
-        typed: { "Overlap period (days)": "10" },
+        wrong: { "Overlap period (days)": "10", Sunday: true, "Opens at": "20:30", "Closes at": "21:00" },
+        wrongField: "Closes at",
+        typed: { "Closes at": "23:00", "Time zone": "Europe/Berlin (Central European Time)" },
         press: ["Save policy"],
-        verify: async () => expect(await readPolicy()).toMatchObject({ overlapDays: 10, expiryDays: 60 }),
+        verify: async () =>
+          expect(await readPolicy()).toMatchObject({
+            overlapDays: 10,
+            expiryDays: 60,
+            maintenanceWindow: {
+              days: ["saturday", "sunday"],
+              from: "20:30",
+              to: "23:00",
+              timeZone: "Europe/Berlin",
+            },
+          }),
+      },
+      {
+        open: "Edit policy",
+        typed: { Saturday: false, Sunday: false },
+        press: ["Save policy"],
+        verify: async () => expect(await readPolicy()).toMatchObject({ overlapDays: 10, maintenanceWindow: null }),
       },
       { open: "Delete policy", press: ["Delete policy"], verify: async () => expect(await readPolicy()).toBeNull() },
     ],

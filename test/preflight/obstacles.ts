@@ -131,6 +131,15 @@ export const PERMISSION_OBSTACLES: readonly Obstacle[] = [
     expected: ["lock.readOnly", "stops", "frozen", "az lock delete --ids"],
   },
   {
+    name: "a read-only lock on a resource group whose keys are rotated",
+    plant: governed({
+      resourceGroups: [{ name: "rg-data", location: "westeurope" }],
+      locks: [{ name: "frozen", scope: `${SUBSCRIPTION_ID}/resourceGroups/rg-data`, level: "ReadOnly" }],
+    }),
+    parameters: { rotationKeyKinds: { [`${SUBSCRIPTION_ID}/resourceGroups/rg-data`]: ["storage"] } },
+    expected: ["lock.readOnly", "stops", "frozen", "az lock delete --ids"],
+  },
+  {
     name: "a disabled subscription",
     plant: ({ cloud }) => void cloud.control.putSubscription({ name: "Platform", id: SUBSCRIPTION, state: "Disabled" }),
     expected: ["subscription.state", "stops", "Platform", "az account subscription enable"],
@@ -576,6 +585,12 @@ export const BRING_YOUR_OWN_OBSTACLES: readonly Obstacle[] = [
       inventoryReaderRoleDefinitionId: `${SUBSCRIPTION_ID}/providers/Microsoft.Authorization/roleDefinitions/99999999-2222-4333-8444-555555555555`,
     },
     expected: ["existing.missing", "stops", "/roleDefinitions/99999999-", "az role definition list"],
+  },
+  {
+    name: "a kind of keys that rotations don't regenerate",
+    plant: governed({ resourceGroups: [{ name: "rg-data", location: "westeurope" }] }),
+    parameters: { rotationKeyKinds: { [`${SUBSCRIPTION_ID}/resourceGroups/rg-data`]: ["storage", "iotHub"] } },
+    expected: ["parameter.refused", "stops", "lifecycle", "az deployment sub validate"],
   },
   {
     name: "a private endpoint of the app without the network",

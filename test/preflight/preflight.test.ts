@@ -112,6 +112,7 @@ test("the plan with all options contains every resource type that the templates 
   const plan = subscription.plan({
     ...Object.fromEntries(flags.map(({ name }) => [name, true])),
     rotationResourceGroupIds: [`${SUBSCRIPTION_ID}/resourceGroups/rg-apps`],
+    rotationKeyKinds: { [`${SUBSCRIPTION_ID}/resourceGroups/rg-apps`]: ["storage"] },
     literalScanSubscriptionIds: [SUBSCRIPTION],
     lock: { kind: "CanNotDelete" },
   });

@@ -138,7 +138,7 @@ test("a policy can be set, read, changed with its ETag and removed", async () =>
   });
   expect([set.status, set.body]).toMatchObject([
     200,
-    { automatic: true, overlapDays: 7, state: "active", attention: null },
+    { automatic: true, overlapDays: 7, maintenanceWindow: null, state: "active", attention: null },
   ]);
   expect((await service.admin("GET", BASE)).body.policy).toMatchObject({ automatic: true, etag: set.body.etag });
   const token = await service.signIn(ADMIN);
@@ -147,6 +147,30 @@ test("a policy can be set, read, changed with its ETag and removed", async () =>
   // 38 days are one too few: due 30 days before the expiry, 7 days of overlap, and one day to spare.
   for (const body of [{ expiryDays: 0 }, { overlapDays: 91 }, { targets: "x" }, { automatic: true, expiryDays: 38 }])
     expect((await service.admin("PUT", `${BASE}/policy`, body)).status).toBe(400);
+  const maintenanceWindow = { days: ["friday"], from: "22:00", to: "04:00", timeZone: "Europe/Berlin" };
+  const invalid = [
+    { days: [] },
+    { days: ["Fri"] },
+    { from: "24:00" },
+    { to: "22:59" },
+    { timeZone: "Europe/Nowhere" },
+    { timeZone: "+01:00" },
+  ];
+  for (const change of invalid) {
+    const answer = await service.admin("PUT", `${BASE}/policy`, {
+      maintenanceWindow: { ...maintenanceWindow, ...change },
+    });
+    expect([answer.status, answer.body.errors[0].path]).toEqual([
+      400,
+      expect.stringContaining(`body.maintenanceWindow.${Object.keys(change)[0]}`),
+    ]);
+  }
+  await service.admin("PUT", `${BASE}/policy`, { maintenanceWindow });
+  expect((await service.admin("GET", `${BASE}/policy`)).body).toMatchObject({ maintenanceWindow });
+  const entries = (await service.admin("GET", "/audit/entries?limit=1000")).body.items;
+  expect(entries.filter(({ after }: { after?: object }) => after && "maintenanceWindow" in after)).toContainEqual(
+    expect.objectContaining({ after: expect.objectContaining({ maintenanceWindow }) }),
+  );
   expect((await service.admin("DELETE", `${BASE}/policy`)).body).toEqual({ deleted: true });
 });
 
@@ -360,6 +384,52 @@ test("each kind of credential is listed with the permissions that its rotation n
   for (const { name } of body.items[0].permissions) {
     expect(tested).toContain(name);
     expect(documented).toContain(name);
+  }
+});
+
+test("a check of the kinds says in which resource groups the identity may rotate keys, and which actions are missing", async () => {
+  const { id } = service.cloud.control.subscriptions().find(({ name }) => name === "Shop")!;
+  const subscription = `/subscriptions/${id}`;
+  const shop = `${subscription}/resourceGroups/rg-shop`;
+  const grantsOf = async () => {
+    const { status, body } = await service.admin("GET", `${ISSUERS}?check=true`);
+    expect(status).toBe(200);
+    const kinds = body.items[1].kinds as { name: string; permissions: object | null }[];
+    return { coverage: body.coverage, of: (kind: string) => kinds.find(({ name }) => name === kind)!.permissions };
+  };
+  const { body: unchecked } = await service.admin("GET", ISSUERS);
+  expect(new Set(unchecked.items[1].kinds.map(({ permissions }: { permissions: unknown }) => permissions))).toEqual(
+    new Set([null]),
+  );
+  const storage = ["read", "listkeys/action", "regeneratekey/action"].map(
+    (action) => `Microsoft.Storage/storageAccounts/${action}`,
+  );
+  const reader = ["roleAssignments/read", "roleDefinitions/read"].map((action) => `Microsoft.Authorization/${action}`);
+  const assign = (scope: string, actions: string[]) => ({ scope, actions, dataActions: [] });
+  try {
+    const inSubscription = assign(subscription, [...reader, "Microsoft.Cache/redis/read"]);
+    service.cloud.control.allowOnly([
+      inSubscription,
+      assign(shop, [...storage, "Microsoft.Cache/redis/listKeys/action"]),
+      assign(`${shop}/providers/Microsoft.Storage/storageAccounts/st`, storage),
+    ]);
+    const granted = await grantsOf();
+    expect(granted.coverage).toEqual([]);
+    expect(granted.of("storage")).toEqual({ scopes: [shop.toLowerCase()], missing: [] });
+    expect(granted.of("redis")).toEqual({ scopes: [], missing: ["Microsoft.Cache/redis/regenerateKey/action"] });
+    expect(granted.of("maps")).toMatchObject({
+      scopes: [],
+      missing: expect.arrayContaining(["Microsoft.Maps/accounts/read"]),
+    });
+    expect(granted.of("iotHub")).toBeNull();
+    service.cloud.control.allowOnly([assign(subscription, storage)]);
+    const unread = await grantsOf();
+    expect([unread.coverage, unread.of("storage")]).toEqual([
+      [expect.stringContaining(id)],
+      { scopes: [], missing: storage },
+    ]);
+  } finally {
+    service.cloud.control.allowOnly(undefined);
   }
 });
 

@@ -3,6 +3,7 @@ import type { Company } from "simulated-cloud/company/company.ts";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { createGraph } from "../../shared/platform/azure/graph.ts";
 import { createIdentity } from "../../shared/platform/azure/identity.ts";
+import { closedUntil, type MaintenanceWindow, WEEKDAYS } from "../../shared/rotation/maintenance-window.ts";
 import { PolicyChange } from "../../shared/rotation/policies-api.ts";
 import { isOver } from "../../shared/rotation/rotation.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
@@ -13,7 +14,8 @@ import { BOSS, VAULT } from "./world.ts";
 
 /** Tests of verified and confirmed matches, of rotation policies, and of the automatic rotations that they start. */
 
-const DAY_MS = 86_400_000;
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
 const company: Company = {
   subscriptions: [
     { id: "11111111-1111-4111-8111-111111111111", name: "Shop", vaults: [{ name: VAULT }, { name: "kv-stranger" }] },
@@ -425,5 +427,136 @@ describe("automatic rotation of a due secret", () => {
     await fixture.runTimer();
     const [last] = await fixture.rotationsOf(app.appId);
     expect((await fixture.world.run(last!.rotationId)).row.status).toBe("completed");
+  });
+});
+
+describe("the maintenance window of a policy", () => {
+  const now = () => fixture.world.clock.now();
+  /** Returns a window of two hours that opens after some hours, on that day of the week only. */
+  function windowIn(hours: number): MaintenanceWindow {
+    const [opens, closes] = [hours, hours + 2].map((after) => new Date(now().getTime() + after * HOUR_MS));
+    const timeOf = (at: Date) => at.toISOString().slice(11, 16);
+    const days = [WEEKDAYS[(opens!.getUTCDay() + 6) % 7]!];
+    return { days, from: timeOf(opens!), to: timeOf(closes!), timeZone: "UTC" };
+  }
+  const isOpenAt = (window: MaintenanceWindow, at: string | undefined) =>
+    closedUntil(window, new Date(at ?? "")) === undefined;
+
+  /** Adds an application with a policy, and a second place if asked for. */
+  async function applicationWithWindow(
+    maintenanceWindow: MaintenanceWindow,
+    { expiresInDays = 20, places = 1 }: { expiresInDays?: number; places?: number } = {},
+  ) {
+    const app = fixture.addApplication({ expiresInDays });
+    const apps = places === 1 ? [app] : [app, fixture.copySecretTo(app, "kv-stranger", 30)];
+    await fixture.discover(...apps);
+    await fixture.confirm(...apps);
+    await fixture.setPolicy(app.appId, { maintenanceWindow, overlapDays: 1 });
+    return app;
+  }
+
+  /** Starts the rotation in a window that opens after an hour, and returns its ID. */
+  async function startInWindow(app: { appId: string }): Promise<string> {
+    expect(await fixture.runTimer()).toEqual([app.appId]);
+    expect(await fixture.rotationsOf(app.appId)).toEqual([]);
+    // The timer checks the application again when the window opens.
+    expect(await fixture.runTimer()).toEqual([]);
+    fixture.world.advanceClock(HOUR_MS + 60_000);
+    expect(await fixture.runTimer()).toEqual([app.appId]);
+    return (await fixture.rotationsOf(app.appId))[0]!.rotationId;
+  }
+
+  /** Starts a rotation, and closes the window before the rotation publishes. */
+  async function waitingForWindow(window: MaintenanceWindow) {
+    const rotationId = await startInWindow(await applicationWithWindow(window));
+    await fixture.world.run(rotationId, { until: ({ status }) => status === "publishing" });
+    fixture.world.advanceClock(3 * HOUR_MS);
+    const closedAt = now().getTime();
+    const { row } = await fixture.world.run(rotationId, {
+      until: ({ dueAt }) => Date.parse(dueAt) > closedAt + HOUR_MS,
+    });
+    expect([row.status, row.publications[0]!.state]).toEqual(["publishing", "planned"]);
+    return { rotationId, closedAt };
+  }
+
+  test("an automatic rotation starts, publishes and removes the old secret only while it is open", async () => {
+    const window = windowIn(1);
+    const app = await applicationWithWindow(window);
+    const rotationId = await startInWindow(app);
+    const { row } = await fixture.world.run(rotationId);
+    expect([row.status, row.notes]).toEqual(["completed", []]);
+    const startedAt = (name: string) => row.steps.find((step) => step.name === name)?.startedAt;
+    for (const at of [row.createdAt, row.publications[0]!.writtenAt, startedAt("revoke")])
+      expect(isOpenAt(window, at)).toBe(true);
+    // The overlap period ended on a day without a window.
+    expect(isOpenAt(window, row.overlapEndsAt)).toBe(false);
+    expect(Date.parse(startedAt("revoke")!) - Date.parse(row.createdAt)).toBeGreaterThan(6 * DAY_MS);
+  });
+
+  test("a new secret that is created when the window closes is published in the next one", async () => {
+    const window = windowIn(1);
+    const { rotationId, closedAt } = await waitingForWindow(window);
+    const { row } = await fixture.world.run(rotationId, { until: ({ status }) => status === "overlapping" });
+    const [{ state, writtenAt } = {}] = row.publications;
+    expect([state, isOpenAt(window, writtenAt), Date.parse(writtenAt!) > closedAt]).toEqual(["written", true, true]);
+  });
+
+  test("a user can cancel a rotation that waits for the window", async () => {
+    const { rotationId, closedAt } = await waitingForWindow(windowIn(1));
+    await fixture.rotations.cancel(rotationId, BOSS);
+    expect((await fixture.world.run(rotationId)).row.status).toBe("cancelled");
+    expect(now().getTime() - closedAt).toBeLessThan(HOUR_MS);
+  });
+
+  test("a rotation that has published publishes the rest, and a rollback restores it, while it is closed", async () => {
+    for (const cancels of [false, true]) {
+      const app = await applicationWithWindow(windowIn(1), { places: 2 });
+      const rotationId = await startInWindow(app);
+      const until = ({ publications }: { publications: { state: string }[] }) =>
+        publications.filter(({ state }) => state === "written").length === 1;
+      await fixture.world.run(rotationId, { until });
+      fixture.world.advanceClock(3 * HOUR_MS);
+      const closedAt = now().getTime();
+      if (cancels) await fixture.rotations.cancel(rotationId, BOSS);
+      const { row } = await fixture.world.run(rotationId, { until: ({ status }) => status === "overlapping" });
+      expect(row.status).toBe(cancels ? "cancelled" : "overlapping");
+      expect(row.publications.map(({ state }) => state).sort()).toEqual(
+        cancels ? ["planned", "restored"] : ["written", "written"],
+      );
+      expect(now().getTime() - closedAt).toBeLessThan(HOUR_MS);
+    }
+  });
+
+  test.each([
+    ["before it opens", 1, 72],
+    ["soon after it opens", 1, 23.5],
+  ])("a secret that expires %s is rotated before, with a note", async (_, expiresInDays, opensInHours) => {
+    const window = windowIn(opensInHours);
+    const app = await applicationWithWindow(window, { expiresInDays });
+    expect(await fixture.runTimer()).toEqual([app.appId]);
+    const [summary] = await fixture.rotationsOf(app.appId);
+    const { row } = await fixture.world.run(summary!.rotationId, { until: ({ status }) => status === "overlapping" });
+    expect(row).toMatchObject({
+      publications: [{ state: "written" }],
+      notes: [expect.stringContaining("did not wait for the maintenance window")],
+    });
+    expect(isOpenAt(window, row.publications[0]!.writtenAt)).toBe(false);
+  });
+
+  test("a user who finishes the rotation does not wait for it", async () => {
+    const app = await applicationWithWindow(windowIn(1));
+    const rotationId = await startInWindow(app);
+    await fixture.world.run(rotationId, { until: ({ status }) => status === "overlapping" });
+    fixture.world.advanceClock(3 * HOUR_MS);
+    const closedAt = now().getTime();
+    await fixture.rotations.finish(rotationId, false, BOSS);
+    expect((await fixture.world.run(rotationId)).row.status).toBe("completed");
+    expect(now().getTime() - closedAt).toBeLessThan(HOUR_MS);
+  });
+
+  test("a rotation that a user starts has no window", async () => {
+    const app = await applicationWithWindow(windowIn(30));
+    const row = await fixture.world.rotate(fixture.requestFor(app));
+    expect([row.status, row.maintenanceWindow, row.notes]).toEqual(["completed", undefined, []]);
   });
 });

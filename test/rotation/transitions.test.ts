@@ -63,7 +63,7 @@ function plannedRotation(kind: (typeof KINDS)[number]): RotationRecord {
     ...(kind === "client secret without room" ? { removeExpired: "expired" } : {}),
   } as unknown as RotationPlan;
   const caller = { actor: "admin", requestId: "request" };
-  return { ...draftRotation(plan, { rotationId: "rotation", caller, automatic: false, now: NOW }), writeId: "" };
+  return { ...draftRotation(plan, { rotationId: "rotation", caller, automatic: undefined, now: NOW }), writeId: "" };
 }
 
 /** A worker that has started a step, with the version of the rotation that it wrote. */

@@ -340,7 +340,9 @@ const FUNCTIONS: Record<string, (args: Value[], texts: string[]) => Value> = {
   fail: (_, [message]) => {
     throw new EvaluationError(message!);
   },
+  flatten: ([lists]) => (lists as Value[]).flat(),
   guid: (_, texts) => `guid(${texts.join(", ")})`,
+  items: ([object]) => entriesOf(object ?? null).map(([key, value]) => ({ key, value })),
   join: ([list], [, separator]) => (list as Value[]).map(textOf).join(separator),
   last: ([list]) => (Array.isArray(list) ? (list.at(-1) ?? null) : textOf(list ?? null).slice(-1)),
   resourceId: (_, texts) => texts.join("/"),

@@ -6,6 +6,7 @@ import { parse } from "yaml";
 import type { BicepFile } from "../bicep/parse.ts";
 import type { Finding } from "../expression.ts";
 import type { InfraFiles } from "../files.ts";
+import { checkKeyRole } from "../key-actions.ts";
 import { KINDS } from "../parity/resource-kinds.ts";
 import { STORAGE_KEY_SETTING } from "../parity/settings.ts";
 import { blocks, type TerraformModule } from "../terraform/check.ts";
@@ -56,6 +57,7 @@ export function checkEvaluated(templates: Templates): Finding[] {
     ...checkReferences(templates.modules, templates.files.read),
     ...results.flatMap(compareDeployed),
     ...results.flatMap(({ bicep, terraform }) => [bicep, terraform].flatMap(checkScopes)),
+    ...results.flatMap(({ bicep, terraform }) => [bicep, terraform].flatMap(checkKeyRole)),
     ...results.flatMap(({ bicep, terraform }) => [bicep, terraform].flatMap(checkSubnets)),
     ...checkNames(results, (sample) => deploy(templates, sample)),
     ...checkOutputs(templates, results),

@@ -31,6 +31,7 @@ const PLATFORM = `/subscriptions/44444444-4444-4444-8444-444444444444/resourceGr
 const CUSTOM_ROLE = "/providers/Microsoft.Authorization/roleDefinitions";
 const SERVICE_GROUP = `/subscriptions/55555555-5555-4555-8555-555555555555/resourceGroups/rg-service`;
 const ROTATED = `/subscriptions/66666666-6666-4666-8666-666666666666/resourceGroups/rg-rotated`;
+const KEYS = `/subscriptions/88888888-8888-4888-8888-888888888888/resourceGroups/rg-keys`;
 const WORKSPACE_GROUP = "rg-logs";
 const MANAGEMENT_GROUP = "mg-company";
 
@@ -47,6 +48,9 @@ export const REQUIRED = { environmentName: "a-name-of-20-letters", location: "we
 /** Name of the sample with all options, whose outputs are all set. */
 export const EVERY_OPTION = "every option";
 
+/** Kinds whose keys are rotated in the samples. Two of them need the same action. */
+export const ROTATED_KINDS = ["storage", "serviceBus", "serviceBusQueue"];
+
 /** A value for every option that creates a resource, sets a setting or has limits. */
 const OPTIONS = {
   storageReplication: "GZRS",
@@ -56,6 +60,7 @@ const OPTIONS = {
   logRetentionDays: 90,
   alwaysReadyInstances: 2,
   rotationResourceGroupIds: [ROTATED],
+  rotationKeyKinds: { [KEYS]: ROTATED_KINDS },
   literalScanSubscriptionIds: [WATCHED],
   operatorEmailAddresses: ["operator@sample.example"],
   allowedIpRanges: ["203.0.113.0/24"],
@@ -236,6 +241,8 @@ export const SAMPLES: readonly Sample[] = [
 export const SCOPES: Record<string, readonly string[]> = {
   rotation_operator_definition: [ROTATED],
   rotation_operator_role: [ROTATED],
+  key_rotator_definition: [KEYS],
+  key_rotator_role: [KEYS],
   literal_scanner_definition: [`/subscriptions/${WATCHED}`],
   literal_scanner_role: [`/subscriptions/${WATCHED}`],
   secrets_user_role: [`/subscriptions/${WATCHED}`],

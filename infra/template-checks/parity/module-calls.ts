@@ -58,7 +58,7 @@ const mentions = (expression: Expression, names: readonly string[]): boolean =>
   (expression.kind === "name" && names.includes(expression.name)) ||
   children(expression).some((child) => mentions(child, names));
 
-/** Compares the list of a loop and the passed values. Checks that Terraform's `scope` is the item of the loop. */
+/** Compares the list of a loop and the passed values. Checks that Terraform's `scope` is the item of the loop, or its key. */
 function compareCalls(files: ReadonlyMap<string, BicepFile>, modules: readonly TerraformModule[]): Finding[] {
   const main = files.get(MAIN_TEMPLATE);
   const module = modules.find(({ folder }) => folder === MAIN_MODULE);
@@ -76,14 +76,14 @@ function compareCalls(files: ReadonlyMap<string, BicepFile>, modules: readonly T
     // `toset(list)`: only the list is compared.
     const list = each?.kind === "call" ? each.args[0] : each;
     const scope = block.attributes.get("scope")?.value;
-    const isItem = scope !== undefined && /^(\/subscriptions\/)?\{each\.value\}$/.test(fromTerraform(scope));
+    const isItem = scope !== undefined && /^(\/subscriptions\/)?\{each\.(key|value)\}$/.test(fromTerraform(scope));
     const bicepList = call.loop && fromBicep(call.loop.over);
     // A filter of the list is the condition of the call (declared-resources.ts).
     const terraformList = list && fromTerraform(list).replace(/^each of /, "");
     const params = property(call.body, "params");
     const entries = params?.kind === "object" ? params.entries : [];
     return [
-      ...(each && !isItem ? [finding("its scope must be each.value")] : []),
+      ...(each && !isItem ? [finding("its scope must be each.value or each.key")] : []),
       ...(each && bicepList !== terraformList
         ? [finding(`it is called for ${terraformList}, in Bicep for ${bicepList ?? "one scope"}`)]
         : []),

@@ -2,7 +2,7 @@
 // the parity check (parity.ts) can compare them.
 
 import path from "node:path";
-import type { BicepFile, Module } from "../bicep/parse.ts";
+import type { BicepFile, Loop, Module } from "../bicep/parse.ts";
 import { dotted, type Expression, property, text } from "../expression.ts";
 import { blocks, type TerraformModule } from "../terraform/check.ts";
 
@@ -75,6 +75,10 @@ function normalizeCommon(expression: Expression, normalize: Normalize): string {
     case "call": {
       const args = expression.args.map(normalize);
       const name = FUNCTION_NAMES[expression.name] ?? expression.name;
+      // Bicep loops over the items of an object, Terraform over the map itself.
+      if (name === "items") return args[0]!;
+      // Bicep has no function for the distinct items of a list. The union with an empty list has each item once.
+      if (expression.name === "union" && args[1] === "[]") return `distinct(${args[0]})`;
       if (name === "jsonencode") return args[0]!;
       // The separator is the first argument in Terraform and the second in Bicep, so the arguments are sorted.
       if (name === "join" || name === "split") return `${name}(${args.sort().join(", ")})`;
@@ -170,10 +174,15 @@ export function bicepNormalizer(
     const call = callPath(expression);
     if (names === undefined) return EQUIVALENT_NAMES[call] ?? (call === "" ? "…" : `{${call}}`);
     const [resource, ...rest] = names.filter((one) => one !== "properties");
+    if (file.modules.some(({ loop }) => loop && isItem(resource!, loop))) return `{each.${rest.join("_")}}`;
     return `{${snake(resource!)}.${rest.map(snake).join("_")}}`;
   }
   return normalize;
 }
+
+/** Returns whether a name is the variable of a loop over the items of an object, which have a key and a value. */
+const isItem = (name: string, { variables, over }: Loop): boolean =>
+  variables[0] === name && over.kind === "call" && over.name === "items";
 
 /** Writes an expression such as `subscription().id`: members of a call without arguments. Empty for other expressions. */
 function callPath(expression: Expression): string {

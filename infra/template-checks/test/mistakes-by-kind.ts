@@ -152,6 +152,25 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
   ),
   mistake(
     "role",
+    "the role for keys lacks an action of a kind",
+    /storage\.2 must be "Microsoft.Storage\/storageAccounts\/regeneratekey\/action", but is not set/,
+    [[`${BICEP}/rotation/key-actions.json`, ',\n    "Microsoft.Storage/storageAccounts/regeneratekey/action"\n', "\n"]],
+  ),
+  mistake(
+    "role",
+    "the role for keys has the actions of another kind",
+    /key_rotator_definition: must have the actions of its kinds, .*queues\/authorizationRules\/listKeys\/action.* but has/,
+    [[`${BICEP}/rotation/resource-keys.bicep`, "? actionsByKind[kind]", "? actionsByKind['storage']"]],
+    [[`${TERRAFORM}/rotation-keys/main.tf`, "actions_by_kind[kind]]", 'actions_by_kind["storage"]]']],
+  ),
+  mistake(
+    "role",
+    "the page of the role for keys lists other actions",
+    /batch: must list .*regeneratekeys\/action, but lists/,
+    [["docs/rotation-key-roles.md", ", `Microsoft.Batch/batchAccounts/regeneratekeys/action`", ""]],
+  ),
+  mistake(
+    "role",
     "a role can do more than the documentation says",
     /event_deployer_definition: has Microsoft.Storage\/storageAccounts\/listkeys\/action/,
     [
@@ -284,6 +303,25 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
         `${TERRAFORM}/rotation/main.tf`,
         'resource "azurerm_role_assignment" "rotation_operator_role" {\n  scope              = var.scope',
         'resource "azurerm_role_assignment" "rotation_operator_role" {\n  scope              = "/subscriptions/${local.parts[2]}"',
+      ],
+    ],
+  ),
+  mistake(
+    "scope",
+    "the role for keys is for the whole subscription",
+    /key_rotator_role: its scope must be \S+rg-keys, but is/,
+    [
+      [
+        MAIN,
+        "az.resourceGroup(split(group.key, '/')[2], split(group.key, '/')[4])",
+        "az.resourceGroup(subscription().subscriptionId, split(group.key, '/')[4])",
+      ],
+    ],
+    [
+      [
+        `${TERRAFORM}/rotation-keys/main.tf`,
+        'resource "azurerm_role_assignment" "key_rotator_role" {\n  scope              = var.scope',
+        'resource "azurerm_role_assignment" "key_rotator_role" {\n  scope              = "/subscriptions/${local.parts[2]}"',
       ],
     ],
   ),

@@ -302,6 +302,16 @@ run "a_resource_instead_of_its_group" {
   expect_failures = [var.rotation_resource_group_ids]
 }
 
+run "keys_in_a_resource_group_that_is_a_name" {
+  command = plan
+
+  variables {
+    rotation_key_kinds = { "rg-apps" = ["storage"] }
+  }
+
+  expect_failures = [var.rotation_key_kinds]
+}
+
 run "a_compared_subscription_that_is_no_guid" {
   command = plan
 
@@ -427,6 +437,54 @@ run "a_rotation_in_a_subscription" {
   }
 
   expect_failures = [var.scope]
+}
+
+run "keys_in_a_subscription" {
+  command = plan
+
+  module {
+    source = "./rotation-keys"
+  }
+
+  variables {
+    scope        = "/subscriptions/22222222-2222-4222-8222-222222222222"
+    principal_id = "33333333-3333-4333-8333-333333333333"
+    kinds        = ["storage"]
+  }
+
+  expect_failures = [var.scope]
+}
+
+run "keys_of_an_unknown_kind" {
+  command = plan
+
+  module {
+    source = "./rotation-keys"
+  }
+
+  variables {
+    scope        = "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-apps"
+    principal_id = "33333333-3333-4333-8333-333333333333"
+    kinds        = ["storage", "iotHub"]
+  }
+
+  expect_failures = [var.kinds]
+}
+
+run "keys_of_no_kind" {
+  command = plan
+
+  module {
+    source = "./rotation-keys"
+  }
+
+  variables {
+    scope        = "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-apps"
+    principal_id = "33333333-3333-4333-8333-333333333333"
+    kinds        = []
+  }
+
+  expect_failures = [var.kinds]
 }
 
 run "a_comparison_in_a_resource_group" {

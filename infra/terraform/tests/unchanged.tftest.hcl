@@ -162,6 +162,7 @@ variables {
   events_enabled                = true
   diagnostic_settings_enabled   = true
   rotation_resource_group_ids   = ["/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-apps"]
+  rotation_key_kinds            = { "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-apps" = ["storage", "serviceBusQueue"] }
   literal_scan_subscription_ids = ["22222222-2222-4222-8222-222222222222"]
   lock                          = { kind = "CanNotDelete" }
   tags                          = { "cost-center" = "42" }

@@ -7,12 +7,18 @@ import { openVault, placeOf, savePublication } from "../publications.ts";
 import type { Publication } from "../rotation.ts";
 import type { StepContext } from "../step-context.ts";
 import { ContinueLater, NeedsAttention, RollBack } from "../step-errors.ts";
+import { waitToPublish } from "./wait-for-window.ts";
 
 /** Seconds to wait after a test of the old value without a clear result. */
 const UNCLEAR_SECONDS = 30;
 
-/** Writes the new value to the next place that does not have it. @throws {ContinueLater} while places remain. */
+/**
+ * Writes the new value to the next place that does not have it.
+ *
+ * @throws {ContinueLater} while places remain, or until the maintenance window opens.
+ */
 export async function publishNext(context: StepContext): Promise<void> {
+  await waitToPublish(context);
   const unwrittenPlaces = context.record.publications.filter(({ state }) => state !== "written");
   const [next] = unwrittenPlaces;
   if (next === undefined) return;

@@ -7,11 +7,16 @@ import type { StepContext } from "../step-context.ts";
 import { ContinueLater } from "../step-errors.ts";
 import { addPlaces } from "./add-places.ts";
 import { checkWaitingConsumers } from "./refresh-consumers.ts";
+import { waitToRetire, windowOpensAt } from "./wait-for-window.ts";
 
 /** Time for which a check of the places is valid. After it, they are checked again before the removal. */
 const CHECK_VALID_MS = 5 * MINUTE_MS;
 
-/** Waits until the overlap period is over and nothing uses the old value. @throws {ContinueLater} until then. */
+/**
+ * Waits until the overlap period is over, nothing uses the old value, and the maintenance window is open.
+ *
+ * @throws {ContinueLater} until then. A user who finishes the rotation does not wait for the window.
+ */
 export async function waitForOverlap(context: StepContext): Promise<void> {
   const { finish, overlapEndsAt = "", placeConfirmedAt } = context.record;
   const wait = Date.parse(overlapEndsAt) - context.now().getTime();
@@ -34,12 +39,15 @@ export async function waitForOverlap(context: StepContext): Promise<void> {
     finish: hasReasons ? undefined : finish,
   }));
   if (reasons.length > 0) throw new ContinueLater(nextCheckSeconds);
+  if (finish === undefined) waitToRetire(context);
 }
 
-/** Has the issuer retire the old credential, unless the last check of the places is too old. */
+/** Has the issuer retire the old credential, unless the last check of the places is too old or the window has closed since. */
 export async function retireOldCredential(context: StepContext): Promise<void> {
-  const { revokingSince, checkedAt = "" } = context.record;
-  if (revokingSince === undefined && context.now().getTime() - Date.parse(checkedAt) > CHECK_VALID_MS) {
+  const { revokingSince, checkedAt = "", finish } = context.record;
+  const isCheckOld = context.now().getTime() - Date.parse(checkedAt) > CHECK_VALID_MS;
+  const mustWait = finish === undefined && windowOpensAt(context) !== undefined;
+  if (revokingSince === undefined && (isCheckOld || mustWait)) {
     await context.save(() => ({ status: "overlapping" }));
     throw new ContinueLater(0);
   }

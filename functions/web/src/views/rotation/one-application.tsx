@@ -17,6 +17,7 @@ import { useAutomationSetting } from "../../parts/setting-value.ts";
 import { ValidityField } from "../../parts/validity-field.tsx";
 import { View } from "../../parts/view.tsx";
 import { Credentials } from "./applications.tsx";
+import { MaintenanceWindowFields, windowOf, windowText } from "./maintenance-window.tsx";
 import { Matches } from "./matches.tsx";
 
 /** The page of one application: its credentials, the vault secrets that store them, and its rotation policy. */
@@ -97,7 +98,8 @@ function Policy({ appId }: { appId: string }) {
             Automatic rotation is {data.automatic ? "on" : "off"}. Overlap period: {counted(data.overlapDays, "day")}.{" "}
             {data.targets.length > 0 &&
               `Key Vault secrets to update: ${data.targets.map((id) => titleOfId(id)).join(", ")}.`}{" "}
-            Last modified by {data.updatedBy} <Instant at={data.updatedAt} relative />.
+            {windowText(data.maintenanceWindow)} Last modified by {data.updatedBy}{" "}
+            <Instant at={data.updatedAt} relative />.
           </Text>
           {/* `attention`: why the service can't rotate automatically now. Null otherwise. */}
           {data.attention && (
@@ -143,6 +145,7 @@ function EditPolicy({ appId, policy }: { appId: string; policy?: Schemas["Rotati
             overlapDays: Number(fieldText(form, "overlapDays")),
             updateKeyVaults: form.has("updateKeyVaults"),
             targets: fieldEntries(form, "targets"),
+            maintenanceWindow: windowOf(form),
           },
         });
       }}
@@ -170,6 +173,7 @@ function EditPolicy({ appId, policy }: { appId: string; policy?: Schemas["Rotati
         hint="Enter one asset ID per line, for example kv-analytics-prod.secret.api-key. If empty, updates all secrets with a confirmed match and all secrets that an earlier rotation updated. If there are none, no rotation starts."
         defaultValue={policy?.targets.join("\n") ?? ""}
       />
+      <MaintenanceWindowFields window={policy?.maintenanceWindow ?? null} />
     </Operate>
   );
 }
