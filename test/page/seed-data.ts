@@ -76,6 +76,7 @@ export const COMPANY: Company = {
               value: initialKey("Microsoft.Storage/storageAccounts", "stshop", "key1"),
               contentType: "text/plain",
               expiresInDays: 250,
+              createdDaysAgo: 85,
               tags: { owner: "shop" },
             },
           ],

@@ -73,6 +73,8 @@ const COMPANY: Company = {
               value: initialKey("Microsoft.Storage/storageAccounts", account, "key1"),
               contentType: "text/plain",
               expiresInDays: 5,
+              // Not on the day of the applications' client secrets, for which these secrets would then be likely matches.
+              createdDaysAgo: 85,
               tags: { owner: "shop" },
             })),
             {

@@ -11,7 +11,7 @@ export type QuickFilter = readonly [label: string, name: string, value: string];
 /**
  * Buttons that set the most used filters of a list with one click.
  *
- * @param props.exclusive - Names of filters of which one replaces the others, because together they would match nothing.
+ * @param props.exclusive - Names of filters that replace each other, because together they would match nothing.
  */
 export function QuickFilters({ of, exclusive = [] }: { of: readonly QuickFilter[]; exclusive?: readonly string[] }) {
   const styles = useStyles();

@@ -61,7 +61,7 @@ const LEFT_OUT = {
     "may store the old secret, but its vault gave no clear answer. Test or confirm the match if it belongs to the application.",
 } as const satisfies Record<NonNullable<Schemas["Rotation"]["notUpdated"][number]["reason"]>, string>;
 
-/** The reasons with another text if the rotation replaces a key of an Azure resource. Such a key has no matches to confirm. */
+/** The reasons with another text if the rotation replaces a key of an Azure resource. A key has no matches to confirm. */
 const KEY_LEFT_OUT: Partial<Record<keyof typeof LEFT_OUT, string>> = {
   newPlace: "stores the old key, and no earlier rotation updated it. Select it as a key vault secret to update.",
   uncertain: "contains a key of the resource and is not updated.",

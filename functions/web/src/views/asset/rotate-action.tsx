@@ -87,7 +87,7 @@ function RotateApplicationSecret({ asset: { credential }, started }: Props) {
 
 /**
  * The state of the rotation of a client secret, or of a key of an Azure resource that a vault secret stores, above the actions.
- * Nothing for other assets, or without a license.
+ * Empty for other assets, or without a license.
  */
 export function Readiness({ asset: { id, source, type, credential } }: Pick<Props, "asset">) {
   const whyNot = useWhyNot();
@@ -113,7 +113,7 @@ function ReadinessOf({ appId, keyId }: { appId: string; keyId: string | undefine
   );
 }
 
-/** The key of an Azure resource that the vault secret stores, and what a rotation would do. Nothing if it stores none. */
+/** The key of an Azure resource that the vault secret stores, and what a rotation would do. Empty if the secret stores none. */
 function KeyReadiness({ assetId }: { assetId: string }) {
   const { credential } = useStoredKey(assetId);
   if (credential === undefined) return null;

@@ -4,7 +4,7 @@ import { api, type Schemas } from "../../api/client.ts";
 const VAULT_SECRET_ID = /^[^.]+\.secret\./;
 
 /**
- * Returns the pair of keys of an Azure resource of which a vault secret stores one, as the last discovery found it, with the
+ * Returns the pair of keys of an Azure resource whose key a vault secret stores, as the last discovery found it, with the
  * rotation in progress. Needs a license. All components of the page share the responses.
  */
 export function useStoredKey(assetId: string): {

@@ -11,8 +11,8 @@ import { Unavailable, useWhyNot } from "../../parts/unavailable.tsx";
 type Discovery = Schemas["CredentialDiscovery"];
 
 /**
- * The button that finds the vault secrets that store keys of Azure resources. After a click, the progress of the discovery and
- * what it could not read appear below the button.
+ * The button that finds the vault secrets that store keys of Azure resources. After a click, the progress of the discovery appears
+ * below the button, with the resources and secrets that could not be read.
  */
 export function Discover() {
   const [runId, setRunId] = useState<string>();

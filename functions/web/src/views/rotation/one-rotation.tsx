@@ -66,7 +66,7 @@ export default function OneRotation() {
   );
 }
 
-/** Which key of which Azure resource the rotation replaces. Nothing for other secrets. */
+/** The key that the rotation replaces, and its Azure resource. Empty for other secrets. */
 function Keys({ rotation: { resourceId, oldKeyId, newKeyId } }: { rotation: Rotation }) {
   if (resourceId === null || oldKeyId === null) return null;
   const resourceGroup = /\/resourceGroups\/([^/]+)/i.exec(resourceId)?.[1];
