@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { type Api, ApiError, signInAsAdministrator } from "./api.ts";
 
-// A step of `npm start -- --pro`: rotates one client secret of the simulated company.
+// A step of `npm start -- --pro`: rotates a key of a storage account and a client secret of the simulated company.
 
 interface App {
   appId: string;
@@ -25,6 +25,19 @@ interface Rotation {
   reasons: string[];
 }
 
+/** A pair of keys of an Azure resource, of which vault secrets store one. */
+interface KeyCredential {
+  credentialId: string;
+  resourceName: string;
+  keyInUse: string | null;
+  places: { assetId: string }[];
+}
+interface StartedRun {
+  runId: string;
+  status: string;
+  links: number;
+}
+
 const FINAL_STATUSES = ["completed", "failed", "cancelled", "rolledBack", "needsAttention"];
 /** Interval of the status requests. */
 const POLL_MS = 5_000;
@@ -32,24 +45,60 @@ const POLL_MS = 5_000;
 const MAX_TRIED_APPS = 10;
 
 /**
- * Rotates the client secret of one application of the simulated company through the REST API, and prints each completed step.
- * Does nothing if the rotation history is not empty.
+ * Rotates a key of a storage account and the client secret of one application of the simulated company through the REST API, and
+ * prints each completed step. Does not repeat a rotation that is in the history.
  */
-export async function runRotation(
+export async function runRotations(
   serviceUrl: string,
   administrator: { username: string; password: string },
 ): Promise<void> {
   const api = await signInAsAdministrator(serviceUrl, administrator);
-  const history = await api<{ total: number }>("GET", "/api/automation/rotation/history?limit=1");
-  if (history.total > 0) return;
+  const history = await api<{ items: { appId: string | null; resourceId: string | null }[] }>(
+    "GET",
+    "/api/automation/rotation/history?limit=100",
+  );
+  if (!history.items.some(({ resourceId }) => resourceId !== null)) await rotateStorageKey(api, serviceUrl);
+  if (!history.items.some(({ appId }) => appId !== null)) await rotateClientSecret(api, serviceUrl);
+}
+
+/** Finds the vault secrets that store keys, and rotates the storage account's key that expires first. */
+async function rotateStorageKey(api: Api, serviceUrl: string): Promise<void> {
+  const path = "/api/automation/rotation/credentials";
+  let run = await api<StartedRun>("POST", `${path}/discover`);
+  while (run.status === "running") {
+    await delay(POLL_MS);
+    run = await api<StartedRun>("GET", `${path}/runs/${run.runId}`);
+  }
+  const { items } = await api<{ items: KeyCredential[] }>("GET", `${path}?kind=storage&due=30`);
+  const credential = items.find(({ keyInUse }) => keyInUse !== null);
+  if (credential === undefined) return;
+  const { credentialId, resourceName, keyInUse, places } = credential;
+  const rotation = await api<Rotation>("POST", `${path}/${credentialId}/rotate`, {
+    targets: places.map(({ assetId }) => assetId),
+    // The service can't read all vaults of the company. None of them stores the other key.
+    acceptUnread: true,
+  });
+  console.log(
+    `\nRotating ${keyInUse} of the storage account ${resourceName}, stored in ${places.map(({ assetId }) => assetId).join(", ")}: ${serviceUrl}/#/rotation/${rotation.rotationId}`,
+  );
+  // In the overlap period, all consumers have the new key.
+  await printSteps(api, rotation, [...FINAL_STATUSES, "overlapping"]);
+}
+
+async function rotateClientSecret(api: Api, serviceUrl: string): Promise<void> {
   const startedRotation = await startRotation(api);
   if (!startedRotation) return;
-  const { app, match } = startedRotation;
-  let { rotation } = startedRotation;
-  const path = `/api/automation/rotation/rotations/${rotation.rotationId}`;
+  const { app, match, rotation } = startedRotation;
   console.log(
     `\nRotating the client secret of ${app.displayName}, stored in ${match.assetId}: ${serviceUrl}/#/rotation/${rotation.rotationId}`,
   );
+  await printSteps(api, rotation, FINAL_STATUSES);
+}
+
+/** Prints each completed step of a rotation until it has one of the statuses, or waits for a user. */
+async function printSteps(api: Api, started: Rotation, untilStatuses: readonly string[]): Promise<void> {
+  let rotation = started;
+  const path = `/api/automation/rotation/rotations/${rotation.rotationId}`;
   const printedSteps = new Set<string>();
   for (;;) {
     for (const { name, status } of rotation.steps) {
@@ -57,7 +106,7 @@ export async function runRotation(
       printedSteps.add(name);
       console.log(`  ✓ ${name}`);
     }
-    if (FINAL_STATUSES.includes(rotation.status) || rotation.needsConfirmation) break;
+    if (untilStatuses.includes(rotation.status) || rotation.needsConfirmation) break;
     await delay(POLL_MS);
     rotation = await api<Rotation>("GET", path);
   }

@@ -6,7 +6,7 @@ import { commandLine } from "../build/command-line.ts";
 import { startAzurite } from "./azurite.ts";
 import { openDataFolder } from "./data-folders.ts";
 import { runDependencyDiscovery } from "./first-dependencies.ts";
-import { runRotation } from "./first-rotation.ts";
+import { runRotations } from "./first-rotation.ts";
 import { runScan } from "./first-scan.ts";
 import { configureCopies } from "./first-sync.ts";
 import { configureTenant } from "./first-tenant.ts";
@@ -23,8 +23,8 @@ Ctrl-C. The next start uses the same data.
   --azure        use Azure instead of the simulated cloud, with separate data: with AZURE_CLIENT_SECRET if it is set, otherwise
                  with your own sign-in (az login)
   --pro          issue a PRO license, and configure single sign-on with the simulated cloud's identity provider, copies of
-                 secrets in its other clouds, an Azure AD B2C tenant, a dependency discovery, and the rotation of an
-                 application's secret
+                 secrets in its other clouds, an Azure AD B2C tenant, a dependency discovery, and the rotation of a
+                 storage account's key and of an application's secret
   --saml         use SAML instead of OpenID Connect for single sign-on
   --no-scan      start without a first scan
   --data FOLDER  the data folder (.local), readable only by its owner
@@ -85,7 +85,7 @@ try {
   // The mails that the service sends to the simulated cloud don't leave this machine.
   if (cloud) proLines.push(`Mails          ${cloud.controlUrl}/mails/view`);
   printAddresses(port, proLines);
-  if (options.pro && cloud && !options["no-scan"]) runRotation(serviceUrl, administrator()).catch(reportError);
+  if (options.pro && cloud && !options["no-scan"]) runRotations(serviceUrl, administrator()).catch(reportError);
   const reason = await Promise.race(running.map((process) => process.ended));
   if (!interrupted) throw new Error(reason);
 } catch (error) {

@@ -15,7 +15,7 @@ import { Consumers, ConsumersControl } from "./arm/consumers.ts";
 import { GovernanceStore } from "./arm/governance.ts";
 import { KeyServices } from "./arm/key-services.ts";
 import { Operations } from "./arm/operations.ts";
-import { ResourceKeys } from "./arm/resource-keys.ts";
+import { isKeyChange, ResourceKeys } from "./arm/resource-keys.ts";
 import { arm } from "./arm/resource-manager.ts";
 import { ArmStore } from "./arm/resource-store.ts";
 import { Authorization } from "./authorization.ts";
@@ -138,7 +138,7 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
   const resources = new VaultStore(company, state.base, clock);
   if (resources.vault(SERVICE_VAULT) === undefined) resources.addUnlisted({ name: SERVICE_VAULT });
   resources.restore(
-    changes.filter((change) => !isDirectoryChange(change)),
+    changes.filter((change) => !isDirectoryChange(change) && !isKeyChange(change)),
     folder.writeChange,
   );
   const directory = new Directory({
@@ -221,6 +221,7 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
   const vaultUri = (vault: Vault) => `${origin(`${vault.name.toLowerCase()}.${VAULT_SUFFIX}`)}/`;
   const store = new ArmStore(company, { resources, clock, tenantId: state.tenantId, vaultUri, origin });
   const keys = new ResourceKeys(clock);
+  keys.restore(changes.filter(isKeyChange), folder.writeChange);
   const stores = new ConfigurationStores(store, tokens, keys);
   const keyServices = new KeyServices(store, keys);
   const consumers = new Consumers(company, { resources, store, directory, clock });

@@ -1,6 +1,7 @@
 import { createPrivateKey, generateKeyPairSync, type KeyObject, randomBytes, randomUUID } from "node:crypto";
 import { appendFileSync, existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import type { KeyChange } from "./arm/resource-keys.ts";
 import type { CompanyChoice } from "./company/load-company.ts";
 import type { AppRegistration } from "./entra.ts";
 import type { DirectoryChange } from "./graph/directory.ts";
@@ -88,7 +89,7 @@ export class DataFolder {
   }
 
   /** Reads the changes since the company was created. A truncated last line, from a crash, is removed from the file. */
-  changes(): (Change | DirectoryChange)[] {
+  changes(): (Change | DirectoryChange | KeyChange)[] {
     if (!existsSync(this.#changesFile)) return [];
     const lines = readFileSync(this.#changesFile, "utf8").split("\n");
     const completeLines = lines.slice(0, -1).join("\n");
@@ -96,10 +97,10 @@ export class DataFolder {
       writeFileSync(this.#changesFile, completeLines === "" ? "" : `${completeLines}\n`, { mode: 0o600 });
     return completeLines === ""
       ? []
-      : completeLines.split("\n").map((line) => JSON.parse(line) as Change | DirectoryChange);
+      : completeLines.split("\n").map((line) => JSON.parse(line) as Change | DirectoryChange | KeyChange);
   }
 
-  readonly writeChange = (change: Change | DirectoryChange): void => {
+  readonly writeChange = (change: Change | DirectoryChange | KeyChange): void => {
     appendFileSync(this.#changesFile, `${JSON.stringify(change)}\n`, { mode: 0o600 });
   };
 }

@@ -32,6 +32,12 @@ export const CredentialQuery = z.strictObject({
     description: "Only credentials that a secret of this key vault stores.",
   }),
   resourceId: z.string().max(2048).optional().meta({ description: "Only credentials of this Azure resource." }),
+  assetId: z.string().max(300).optional().meta({
+    description: "Only the credential that this vault secret stores (asset ID).",
+  }),
+  search: z.string().min(1).max(120).optional().meta({
+    description: "Part of the name of the resource, or of a vault secret that stores a key. Not case-sensitive.",
+  }),
   due: wholeNumber(0, MAX_DUE_DAYS).optional().meta({
     description: "Only credentials of which a vault secret expires within this number of days, or has expired.",
   }),

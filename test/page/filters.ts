@@ -9,6 +9,7 @@ const AUDIT: FilterCase = ["/audit", "Event", "alertRule.created", "event_type=a
 const OTHER_FILTERS: FilterCase[] = [
   ["/alerts", "Status", "Failed", "status=failed"],
   ["/compliance", "Severity", "critical", "severity=critical"],
+  ["/credentials", "Kind", "Storage account", "kind=storage"],
   ["/dependencies", "Effect of a new version", "needs an update or restart to use the new version", "refresh=action"],
   ["/inventory", "Name contains", "smtp", "search=smtp"],
   ["/rotation", "Name contains", "App 002", "search=App+002"],

@@ -226,6 +226,29 @@ const MAIN_TASKS: [string, (page: Page) => Promise<void>][] = [
     },
   ],
   [
+    "/credentials",
+    async (page) => {
+      await tabTo(page, "Due in 30 days");
+      await page.keyboard.press("Space");
+      await waitForAddress(page, "due=30");
+      await tabTo(page, "Clear filters");
+      await page.keyboard.press("Enter");
+      await tabTo(page, "Kind");
+      await page.keyboard.press("Enter");
+      await waitForAddress(page, "sort=kind");
+      await follow(page, /stshop/, "stshop");
+    },
+  ],
+  [
+    "/credentials/:credentialId",
+    async (page) => {
+      await sendForm(page, /^Rotate key: /, fillNothing, "Preview rotation");
+      await waitForText(page, "Key Vault secrets to update");
+      await page.keyboard.press("Escape");
+      await waitForClosedDialog(page);
+    },
+  ],
+  [
     "/rotation",
     async (page) => {
       await tabTo(page, /^Name contains/);

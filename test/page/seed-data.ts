@@ -3,6 +3,7 @@
  * Many names contain markup that changes the page's title if the page interprets it.
  */
 import { setTimeout as delay } from "node:timers/promises";
+import { initialKey } from "simulated-cloud/arm/resource-keys.ts";
 import { appIdOf } from "simulated-cloud/company/applications.ts";
 import type { Company } from "simulated-cloud/company/company.ts";
 import type { CompanyTenant } from "simulated-cloud/company/tenants.ts";
@@ -70,6 +71,14 @@ export const COMPANY: Company = {
               expiresInDays: 300,
               tags: { "entra-app-id": appIdOf("App 001") },
             },
+            {
+              name: "storage-key",
+              value: initialKey("Microsoft.Storage/storageAccounts", "stshop", "key1"),
+              contentType: "text/plain",
+              expiresInDays: 250,
+              createdDaysAgo: 85,
+              tags: { owner: "shop" },
+            },
           ],
         },
         // Certificates of which one is renewed by its policy, and one was imported by hand.
@@ -82,6 +91,7 @@ export const COMPANY: Company = {
         },
       ],
       resources: [
+        { type: "Microsoft.Storage/storageAccounts", name: "stshop", kind: "StorageV2" },
         {
           type: "Microsoft.Web/sites",
           name: "app-orders",
@@ -113,7 +123,10 @@ export const OTHER_USERS = ["user", "auditor", "operator"] as const;
 const TENANT = "11111111-2222-4333-8444-555555555555";
 
 /** Addresses of the views of created objects: an alert rule, an entry of the alert history, an application and so on. */
-export type SeedAddresses = Record<"rule" | "entry" | "application" | "rotation" | "record" | "tenant", string>;
+export type SeedAddresses = Record<
+  "rule" | "entry" | "application" | "credential" | "rotation" | "record" | "tenant",
+  string
+>;
 
 /** Creates users and one object of each kind, and returns the addresses of the objects' views. */
 export async function createSeedData(service: Service): Promise<SeedAddresses> {
@@ -126,6 +139,8 @@ export async function createSeedData(service: Service): Promise<SeedAddresses> {
     service,
     OTHER_USERS.map((role) => ({ username: role, password: PASSWORD, role })),
   );
+  // Reads all secrets, while the other objects are created.
+  const discovered = create("POST", "/api/automation/rotation/credentials/discover", {});
   const alertType = "expiration";
   const recipients = ["on-call@acme.example"];
   const createdRule = await create("POST", "/alerts/rules", {
@@ -176,7 +191,15 @@ export async function createSeedData(service: Service): Promise<SeedAddresses> {
   const { items } = (await service.admin("GET", "/api/automation/rotation/apps?limit=100")).body;
   // The application whose name is HOSTILE.
   const { appId } = items.find(({ displayName }: { displayName: string }) => displayName.startsWith("<img"));
+  const run = await discovered;
+  const isCompared = async () => {
+    const { body } = await service.admin("GET", `/api/automation/rotation/credentials/runs/${run.runId}`);
+    return body.status !== "running";
+  };
+  while (!(await isCompared())) await delay(100);
+  const [credential] = (await service.admin("GET", "/api/automation/rotation/credentials")).body.items;
   return {
+    credential: `/credentials/${credential.credentialId}`,
     rule: `/alerts/rules/${createdRule.id}`,
     entry: `/alerts/history/${entry}`,
     application: `/rotation/apps/${appId}`,

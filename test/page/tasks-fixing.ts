@@ -1,6 +1,7 @@
 import { appIdOf, keyIdOf, secretValueOf } from "simulated-cloud/company/applications.ts";
 import { expect, vi } from "vitest";
 import {
+  ACCOUNTS,
   evaluateAlerts,
   MOST_CLICKS_FROM_MAIL,
   NOT_OWNED_APP,
@@ -117,6 +118,74 @@ task("rotate an application's secret from the first view and watch its steps", a
   await visitor.see(/^Signed in 4 times in a row with the new secret\.$/);
   await visitor.see(/kv-shop\/crm-importer-secret: updated\. The new value was written as version/);
   visitor.expectClicks();
+});
+
+task("an operator finds the vault secrets that store keys, and sees how many keys could not be read", async () => {
+  const { control } = service.cloud;
+  const fault = { match: { operation: "arm.listStorageAccountKeys" }, action: { kind: "deny" }, times: 1 } as const;
+  control.addFault(fault);
+  const visitor = await visit("operator");
+  await visitor.follow("Credentials", visitor.navigation);
+  for (const [result, denied] of [
+    [/^Completed: 1 vault secret stores a key\. Compared \d+ vault secrets with the keys of 1 resource\.$/, 1],
+    [/^Completed: 2 vault secrets store a key\. Compared \d+ vault secrets with the keys of 2 resources\.$/, 0],
+  ] as const) {
+    await visitor.press("Find credentials");
+    await visitor.press("Find credentials", visitor.dialog);
+    await visitor.see(result);
+    expect(await visitor.page.getByText("Not compared: 1 resource whose keys").count()).toBe(denied);
+  }
+  const rows = visitor.page.getByRole("table", { name: "Credentials" }).getByRole("row");
+  await rows.filter({ hasText: "starchive" }).waitFor();
+  visitor.expectClicks(5);
+});
+
+task("a storage key that expires in 5 days is rotated", async () => {
+  const visitor = await visit();
+  const { page } = visitor;
+  await visitor.follow("Credentials", visitor.navigation);
+  // Client secrets and keys are in one list, soonest expiry first.
+  const table = page.getByRole("table", { name: "Credentials" });
+  const row = table.getByRole("row").filter({ hasText: /^\W*stshop/ });
+  await row.waitFor();
+  const names = await table
+    .getByRole("row")
+    .getByRole("link", { name: /\/current|key1, key2/ })
+    .allInnerTexts();
+  expect(names.findIndex((name) => name.includes(READY_APP))).toBeLessThan(
+    names.findIndex((name) => name.includes("stshop")),
+  );
+  expect(await row.innerText()).toMatch(
+    /Storage account[\s\S]*kv-shop\/shop-storage-key[\s\S]*in [45] days[\s\S]*Ready/,
+  );
+  await visitor.follow(/stshop/, row);
+  await visitor.arrive(/stshop.*\(key1, key2\)/);
+  await visitor.see(/A rotation regenerates key2, .* key1 stays valid/);
+  await visitor.press(/^Rotate key: /);
+  await visitor.press("Preview rotation", visitor.dialog);
+  // One vault can't be read, so the plan asks for a decision and says why.
+  await visitor.see(/^The last discovery could not read all vault secrets\./, visitor.dialog);
+  await visitor.click(visitor.dialog.getByLabel("Regenerate key2 even if it may be in use"), "accept");
+  await visitor.press("Preview rotation", visitor.dialog);
+  await visitor.see(/^Regenerate key2 of the storage account stshop/, visitor.dialog);
+  await visitor.see(/^Leave key1 as it is\./, visitor.dialog);
+  await visitor.see(/^kv-shop\/shop-storage-key$/, visitor.dialog.getByRole("status"));
+  await visitor.see(/app-orders/, visitor.dialog.getByRole("status"));
+  expect(await visitor.dialog.getByText("can't start yet").count()).toBe(0);
+  await visitor.press("Rotate key", visitor.dialog);
+  await page.getByRole("heading", { name: "Steps" }).waitFor();
+  await visitor.see(/Replaces key1 by key2, in the resource group /);
+  await visitor.see("Overlap period: both keys are valid");
+  await visitor.see("Regenerated key2.");
+  await visitor.see(/kv-shop\/shop-storage-key: updated\. The new value was written as version/);
+  expect(await page.getByRole("main").innerText()).not.toMatch(/client secret|undefined|null/);
+  visitor.expectClicks();
+  const { control } = service.cloud;
+  const { id } = control.consumers.resources().find((one) => one.id.endsWith("/stshop"))!;
+  const regenerated = control.consumers.keys(id).filter(({ regeneration }) => regeneration !== undefined);
+  expect(regenerated.map(({ key, value }) => [key, value])).toEqual([
+    ["key2", control.secretValue("kv-shop", ACCOUNTS.stshop)],
+  ]);
 });
 
 task("see what a rotation would touch", async () => {

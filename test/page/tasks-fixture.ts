@@ -6,6 +6,7 @@
 import { once } from "node:events";
 import { type AddressInfo, createServer } from "node:net";
 import type { BrowserContext, Locator, Page } from "playwright-core";
+import { initialKey } from "simulated-cloud/arm/resource-keys.ts";
 import { appIdOf, keyIdOf, secretValueOf } from "simulated-cloud/company/applications.ts";
 import type { Company } from "simulated-cloud/company/company.ts";
 import type { CompanyTenant } from "simulated-cloud/company/tenants.ts";
@@ -53,6 +54,9 @@ export const OUTLET: CompanyTenant = {
   ],
 };
 
+/** Storage accounts, each with the vault secret that stores its first key. */
+export const ACCOUNTS = { stshop: "shop-storage-key", starchive: "archive-storage-key" } as const;
+
 const COMPANY: Company = {
   subscriptions: [
     {
@@ -64,6 +68,15 @@ const COMPANY: Company = {
             { name: "db", expiresInDays: 3, tags: { owner: "shop" } },
             { name: "smtp", expiresInDays: 6 },
             { name: "gone", expiresInDays: -2 },
+            ...Object.entries(ACCOUNTS).map(([account, name]) => ({
+              name,
+              value: initialKey("Microsoft.Storage/storageAccounts", account, "key1"),
+              contentType: "text/plain",
+              expiresInDays: 5,
+              // Not on the day of the applications' client secrets, for which these secrets would then be likely matches.
+              createdDaysAgo: 85,
+              tags: { owner: "shop" },
+            })),
             {
               name: "identity-api-client-secret",
               value: secretValueOf(READY_APP, "current"),
@@ -78,13 +91,21 @@ const COMPANY: Company = {
         { name: "kv-walled", generate: { secrets: 3 }, reach: "denied" },
       ],
       resources: [
+        ...Object.keys(ACCOUNTS).map((name) => ({
+          type: "Microsoft.Storage/storageAccounts",
+          name,
+          kind: "StorageV2",
+        })),
         {
           type: "Microsoft.Web/sites",
           name: "app-orders",
           kind: "app,linux",
           identity: { system: true },
           properties: { state: "Running", enabled: true, keyVaultReferenceIdentity: "SystemAssigned" },
-          settings: { DB: "@Microsoft.KeyVault(VaultName=kv-shop;SecretName=db)" },
+          settings: {
+            DB: "@Microsoft.KeyVault(VaultName=kv-shop;SecretName=db)",
+            STORAGE_KEY: `@Microsoft.KeyVault(VaultName=kv-shop;SecretName=${ACCOUNTS.stshop})`,
+          },
         },
       ],
     },

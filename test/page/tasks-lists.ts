@@ -1,7 +1,7 @@
 import { expect } from "vitest";
 import { DAY_MS } from "../../shared/platform/time.ts";
 import { ADMIN } from "../support/service.ts";
-import { service, task, visit as visitByMouse } from "./tasks-fixture.ts";
+import { ACCOUNTS, service, task, visit as visitByMouse } from "./tasks-fixture.ts";
 
 // Tasks of a person who works with lists, the audit log, users, syncs and settings, by keyboard. tasks.test.ts runs them.
 
@@ -49,6 +49,43 @@ task("an auditor reads who changed a setting, exports the entries, and verifies 
   await visitor.see(/The audit log is intact|The audit log can't be verified/);
   visitor.expectClicks(3);
   await service.admin("DELETE", "/api/settings/compliance-policy/criticalExpiryDays");
+});
+
+task("an asset that stores a storage key says so, and its main action rotates the key", async () => {
+  await service.admin("POST", "/api/automation/rotation/credentials/discover");
+  const visitor = await visit();
+  const { page } = visitor;
+  const dialog = page.getByRole("dialog");
+  await visitor.follow("Inventory");
+  await visitor.follow(ACCOUNTS.starchive);
+  await visitor.arrive(ACCOUNTS.starchive);
+  const status = page.getByRole("region", { name: "Status" });
+  await visitor.see(/^This secret stores a key of the storage account/, status);
+  await visitor.see(/^Ready/, status);
+  // The target is filled in.
+  await visitor.press(/^Rotate key: /);
+  await visitor.see(`kv-shop/${ACCOUNTS.starchive}`, dialog);
+  await visitor.click(dialog.getByLabel("Regenerate key2 even if it may be in use"), "accept");
+  await visitor.click(dialog.getByLabel("Regenerate key1 after the overlap period"), "regenerate the old key");
+  await visitor.press("Preview rotation", dialog);
+  await visitor.see(/^Check that all known consumers still use key2, then regenerate key1/, dialog);
+  await visitor.press("Rotate key", dialog);
+  const card = page.getByRole("region", { name: "Rotation", exact: true });
+  await visitor.see("Resolved", card);
+  await visitor.see(/then regenerate key1, so that its old value is no longer valid/, card);
+  await visitor.see("Only one can run at a time.", status);
+  visitor.expectClicks(7);
+});
+
+task("an auditor sees the keys of resources, but whom to ask for a rotation", async () => {
+  const visitor = await visit("auditor");
+  await visitor.follow("Credentials");
+  await visitor.see(/^Your role is auditor\. Ask a user with the role .*operator/);
+  await visitor.press("Keys of resources");
+  await visitor.follow(/^\W*starchive/);
+  await visitor.arrive(/starchive/);
+  await visitor.see(/^Your role is auditor\. Ask a user with the role admin/);
+  visitor.expectClicks(3);
 });
 
 task("an administrator adds a user, and a reset of the password ends the user's sessions", async () => {

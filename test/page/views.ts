@@ -262,7 +262,7 @@ withBrowser("the blast radius of an unknown asset names its ID and links to the 
 
 withBrowser("without a license, PRO views describe their feature", async () => {
   const { page, browserErrors } = await visitLoadedPage("/#/license", unlicensedHost);
-  for (const view of ["rotation", "sync", "dependencies", "access", "sso", "b2c", "devops"]) {
+  for (const view of ["credentials", "rotation", "sync", "dependencies", "access", "sso", "b2c", "devops"]) {
     await showView(page, `/${view}`);
     await page.getByText("This feature needs a PRO license").first().waitFor();
     if (view === "rotation") await expectNoVisualProblems(page, "without-licence");

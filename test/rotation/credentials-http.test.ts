@@ -95,6 +95,16 @@ test("the list has filters for kind, vault, resource and expiry, and pages", asy
     ["primary", "secondary"],
     ["primaryReadonly", "secondaryReadonly"],
   ]);
+  const { vaultName: keyVault, secretName } = links[7]!;
+  const storedIn = await credentialsOf(`assetId=${keyVault}.secret.${secretName}`);
+  expect(storedIn.map((credential) => credential.resourceId)).toEqual([links[7]!.resourceId]);
+  expect(await credentialsOf(`assetId=${keyVault}.secret.decoy-0`)).toEqual([]);
+  const { resourceId: searchService } = links.findLast(({ kind }) => kind === "search")!;
+  const name = searchService.slice(searchService.lastIndexOf("/") + 1);
+  const named = await credentialsOf(`search=${name.toUpperCase()}`);
+  expect(named.map((credential) => credential.resourceId)).toEqual([searchService]);
+  const byPlace = await credentialsOf(`search=${keyVault}/${secretName.toUpperCase()}`);
+  expect(byPlace.map((credential) => credential.resourceId)).toContain(links[7]!.resourceId);
   // The secrets expire in 20, 21, 22 … days.
   expect(await credentialsOf("due=19")).toHaveLength(0);
   const due = await credentialsOf("due=25");

@@ -28,6 +28,17 @@ export interface Regeneration {
   acceptedAt: string;
 }
 
+/** A key's new value, as stored in the data folder. `at` is the simulated time in Unix milliseconds. */
+export interface KeyChange {
+  what: "resourceKey";
+  resourceId: string;
+  key: string;
+  value: string;
+  at: number;
+}
+
+export const isKeyChange = (change: { what: string }): change is KeyChange => change.what === "resourceKey";
+
 interface State {
   /** Current values. */
   values: Record<string, string>;
@@ -36,14 +47,26 @@ interface State {
   pending: { key: string; value: string; regeneration: Regeneration; dueAt: number; lists: number } | undefined;
 }
 
-/** Stores the keys of resources and every value that they had. The store is in memory. */
+/** Stores the keys of resources and every value that they had. */
 export class ResourceKeys {
   readonly #clock: CloudClock;
   /** By resource, so that a resource that replaces another one has other keys. */
   readonly #states = new WeakMap<ArmResource, State>();
+  /** Changes of earlier runs by resource ID in lower case, until the first use of the resource applies them. */
+  readonly #restored = new Map<string, KeyChange[]>();
+  #journal: ((change: KeyChange) => void) | undefined;
 
   constructor(clock: CloudClock) {
     this.#clock = clock;
+  }
+
+  /** Applies the changes of earlier runs, then reports each new change. */
+  restore(changes: readonly KeyChange[], journal: (change: KeyChange) => void): void {
+    for (const change of changes) {
+      const id = change.resourceId.toLowerCase();
+      this.#restored.set(id, [...(this.#restored.get(id) ?? []), change]);
+    }
+    this.#journal = journal;
   }
 
   /** Returns the current values by key. Empty if the resource has no keys. */
@@ -94,11 +117,10 @@ export class ResourceKeys {
     const state = this.#state(resource);
     if (state.pending === undefined) return;
     const { key, value, regeneration } = state.pending;
-    const from = new Date(this.#clock.now()).toISOString();
-    state.history.findLast((one) => one.key === key)!.until = from;
-    state.history.push({ key, value, from, regeneration });
-    state.values[key] = value;
+    const at = this.#clock.now();
+    replace(state, { key, value, from: new Date(at).toISOString(), regeneration });
     state.pending = undefined;
+    this.#journal?.({ what: "resourceKey", resourceId: resource.id, key, value, at });
   }
 
   #state(resource: ArmResource): State {
@@ -113,9 +135,21 @@ export class ResourceKeys {
     const from = new Date(0).toISOString();
     const history = keys.map((key) => ({ key, value: values[key]!, from }));
     const state: State = { values, history, pending: undefined };
+    const id = resource.id.toLowerCase();
+    for (const { key, value, at } of this.#restored.get(id) ?? [])
+      replace(state, { key, value, from: new Date(at).toISOString() });
+    // A later resource with the same ID starts with new keys.
+    this.#restored.delete(id);
     this.#states.set(resource, state);
     return state;
   }
+}
+
+/** Replaces the current value of a key. */
+function replace(state: State, value: KeyValue): void {
+  state.history.findLast(({ key }) => key === value.key)!.until = value.from;
+  state.history.push(value);
+  state.values[value.key] = value.value;
 }
 
 /** Returns the names in a resource ID, joined by slashes: `namespace/queue/rule`. */

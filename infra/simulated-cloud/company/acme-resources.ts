@@ -1,5 +1,6 @@
 // Resources of the sample company acme that use its vaults.
 
+import { initialKey } from "../arm/resource-keys.ts";
 import { platformResources } from "./acme-platform-resources.ts";
 import {
   type NamePicker,
@@ -36,10 +37,12 @@ export function addResources(
   return [
     {
       ...production,
+      vaults: production.vaults?.map(withStorageKey) ?? [],
       resources: [
         ...teams.map((team, index) => teamApp(team, index, pick)),
         ...importers.map((team, index) => importerApp(team, index)),
         ...paymentsApps(),
+        ...storageKeyResources(),
         ...unresolvableApps(pick),
         ...resourcesWithoutVaults(),
       ],
@@ -77,6 +80,32 @@ function enabledIn(vaults: readonly CompanyVault[], vault: string, kind: AssetKi
   const selected = enabled[position % enabled.length];
   if (selected === undefined) throw new Error(`${vault} has no enabled ${kind}`);
   return selected.name;
+}
+
+const ORDERS_VAULT = "kv-orders-prod";
+const ORDERS_ACCOUNT = "stacmeorders";
+const ORDERS_KEY = "orders-storage-key";
+
+/** Adds a secret that stores a key of a storage account to the vault of the orders team. */
+function withStorageKey(vault: CompanyVault): CompanyVault {
+  if (vault.name !== ORDERS_VAULT) return vault;
+  const secret: CompanySecret = {
+    name: ORDERS_KEY,
+    value: initialKey("Microsoft.Storage/storageAccounts", ORDERS_ACCOUNT, "key1"),
+    expiresInDays: 5,
+    createdDaysAgo: 85,
+    tags: { owner: "orders@acme.example" },
+  };
+  return { ...vault, secrets: [...(vault.secrets ?? []), secret] };
+}
+
+/** Returns the storage account whose key the vault of the orders team stores, and the app that uses the key. */
+function storageKeyResources(): CompanyResource[] {
+  const placed = { resourceGroup: "rg-orders-prod", tags: { env: "prod" } };
+  return [
+    { type: "Microsoft.Storage/storageAccounts", name: ORDERS_ACCOUNT, kind: "StorageV2", ...placed },
+    { ...webApp("app-orders-archive", { STORAGE_KEY: referenceByName(ORDERS_VAULT, ORDERS_KEY) }), ...placed },
+  ];
 }
 
 /** Returns the web app of a team. It uses the client secret of its application and another secret of its vault. */

@@ -1,4 +1,7 @@
 import { createHmac } from "node:crypto";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { KEY_KINDS, type KeyKind } from "../arm/key-kinds.ts";
 import { type Cloud, startCloud } from "../cloud.ts";
@@ -68,6 +71,24 @@ test.each(KEY_KINDS.map((kind) => [kind.type, kind] as const))("%s lists and reg
   const [replaced, created] = cloud.control.consumers.keys(idOf(kind)).filter(({ key }) => key === kind.keys[1]);
   expect(replaced).toMatchObject({ value: before.get(kind.keys[1]!), until: created!.from });
   expect(created!.regeneration).toMatchObject({ requestId, by: expect.any(String) });
+});
+
+test("regenerated keys survive a restart", async () => {
+  const data = mkdtempSync(join(tmpdir(), "keys-"));
+  const first = await startCloud({ company: "keys", data });
+  const { id, type } = first.control.consumers.resources().find((one) => one.type.endsWith("/storageAccounts"))!;
+  const regenerated = await (await armClient(first))("POST", `${id}/regenerateKey`, await versionOf(kindOf(type)), {
+    keyName: "key2",
+  });
+  expect(regenerated.status).toBe(200);
+  const valuesOf = (cloud: Cloud) => cloud.control.consumers.keys(id).map(({ key, value }) => [key, value]);
+  const values = valuesOf(first);
+  await first.stop();
+  const second = await startCloud({ data });
+  expect(values).toHaveLength(3);
+  expect(valuesOf(second)).toEqual(values);
+  await second.stop();
+  rmSync(data, { recursive: true });
 });
 
 test.each(KEY_KINDS.map((kind) => [kind.type, kind] as const))("%s rejects an unknown key", async (_, kind) => {

@@ -1,5 +1,5 @@
 import pMap from "p-map";
-import { Assets } from "../../inventory/asset.ts";
+import { Assets, assetId } from "../../inventory/asset.ts";
 import { expiryBounds, nameKey, partitions } from "../../inventory/asset-keys.ts";
 import { resourceName } from "../../platform/azure/resource-id.ts";
 import { type Page, type PageRequest, pageOfAll } from "../../platform/http/paging.ts";
@@ -38,6 +38,10 @@ export interface CredentialFilter {
   kind?: string | undefined;
   vaultName?: string | undefined;
   resourceId?: string | undefined;
+  /** Asset ID of a vault secret that stores a key of the pair. */
+  assetId?: string | undefined;
+  /** Part of the name of the resource or of a vault secret, in any case. */
+  search?: string | undefined;
   /** Only credentials of which a vault secret expires within this number of days, or has expired. */
   due?: number | undefined;
 }
@@ -103,7 +107,7 @@ export function createCredentialList({
   }
 
   return {
-    async list({ kind, vaultName, resourceId, due }, request) {
+    async list({ kind, vaultName, resourceId, assetId: id, search, due }, request) {
       const dueBefore = due === undefined ? undefined : Math.floor(clock.now().getTime() / 1000) + due * DAY_SECONDS;
       const duePlaces = dueBefore === undefined ? undefined : await placesThatExpire(dueBefore);
       const matches = (credential: Credential) =>
@@ -111,6 +115,8 @@ export function createCredentialList({
         (resourceId === undefined || credential.resourceId.toLowerCase() === resourceId.toLowerCase()) &&
         (vaultName === undefined ||
           credential.places.some((place) => place.vaultName.toLowerCase() === vaultName.toLowerCase())) &&
+        (id === undefined || credential.places.some((place) => assetIdOf(place) === id.toLowerCase())) &&
+        (search === undefined || namesOf(credential).some((name) => name.includes(search.toLowerCase()))) &&
         (duePlaces === undefined || credential.places.some((place) => duePlaces.has(placeKey(place))));
       const page = pageOfAll((await readCredentials("")).filter(matches), request, sortKeyOf);
       return { ...page, items: await pMap(page.items, withExpiry, { concurrency: READS_AT_ONCE }) };
@@ -143,6 +149,15 @@ function credentialOf(row: Row<KeyLink>): Credential | undefined {
     places: [{ ...link, expiresOn: undefined }],
   };
 }
+
+const assetIdOf = ({ vaultName, secretName }: CredentialPlace): string =>
+  assetId({ vaultName, type: "secret", name: secretName });
+
+/** Returns the names in lower case that a search finds: of the resource, and `vault/secret`. */
+const namesOf = ({ resourceId, places }: Credential): string[] =>
+  [resourceName(resourceId), ...places.map(({ vaultName, secretName }) => `${vaultName}/${secretName}`)].map((name) =>
+    name.toLowerCase(),
+  );
 
 const sortKeyOf = ({ resourceId, credentialId }: Credential): string =>
   `${resourceName(resourceId).toLowerCase()}!${credentialId}`;

@@ -10,6 +10,7 @@ import {
   TableRow,
   tokens,
 } from "@fluentui/react-components";
+import { ArrowSortRegular, ArrowSortUpRegular } from "@fluentui/react-icons";
 import { Fragment, type ReactNode, useState } from "react";
 import { Hidden } from "./hidden.tsx";
 import { useIsNarrow } from "./width.ts";
@@ -22,6 +23,7 @@ const useStyles = makeStyles({
   table: { tableLayout: "auto", backgroundColor: tokens.colorNeutralBackground1 },
   // A header never breaks within a word, so each column is at least as wide as its longest word.
   title: { overflowWrap: "normal" },
+  sort: { minWidth: 0, padding: 0, fontWeight: "inherit", justifyContent: "flex-start" },
   cell: {
     minWidth: "64px",
     // Wide enough for common words. Very long ones, such as ids, wrap.
@@ -60,6 +62,8 @@ export interface Column<T> {
   nowrap?: boolean;
   /** Whether a narrow screen hides the cells behind their title, because they are long and rarely read. */
   folds?: boolean;
+  /** Whether the rows are in the order of this column, and how to sort by it. Without it, the header is text. */
+  sort?: { isSorted: boolean; choose(): void } | undefined;
   cell(item: T): ReactNode;
 }
 
@@ -146,9 +150,25 @@ function WideTable<T>({ items, columns, keyOf, label }: Props<T>) {
       <Table size="small" className={styles.table} aria-label={label}>
         <TableHeader>
           <TableRow>
-            {columns.map(({ title }) => (
-              <TableHeaderCell key={title} className={styles.title}>
-                {title || <Hidden>Actions</Hidden>}
+            {columns.map(({ title, sort }) => (
+              <TableHeaderCell
+                key={title}
+                className={styles.title}
+                {...(sort?.isSorted && { "aria-sort": "ascending" as const })}
+              >
+                {sort ? (
+                  <Button
+                    appearance="transparent"
+                    className={styles.sort}
+                    iconPosition="after"
+                    icon={sort.isSorted ? <ArrowSortUpRegular /> : <ArrowSortRegular />}
+                    onClick={sort.choose}
+                  >
+                    {title}
+                  </Button>
+                ) : (
+                  title || <Hidden>Actions</Hidden>
+                )}
               </TableHeaderCell>
             ))}
           </TableRow>

@@ -32,7 +32,14 @@ export function RotationPlan({ of: plan }: { of: Schemas["Rotation"] }) {
       />
       <Lines title="Consumers" none="No consumers found." lines={consumers.map(consumerText)} />
       <NotWritten of={plan} />
-      <Lines title="The old secret can't be deleted yet, because" lines={reasons} />
+      <Lines
+        title={
+          plan.keyKind === null
+            ? "The old secret can't be deleted yet, because"
+            : "The rotation can't finish yet, because"
+        }
+        lines={reasons}
+      />
       <Lines title="Could not be searched for consumers" lines={coverage} />
       <Lines title="Differences from your input" lines={notes} />
     </>
@@ -54,19 +61,26 @@ const LEFT_OUT = {
     "may store the old secret, but its vault gave no clear answer. Test or confirm the match if it belongs to the application.",
 } as const satisfies Record<NonNullable<Schemas["Rotation"]["notUpdated"][number]["reason"]>, string>;
 
+/** The reasons with another text if the rotation replaces a key of an Azure resource. A key has no matches to confirm. */
+const KEY_LEFT_OUT: Partial<Record<keyof typeof LEFT_OUT, string>> = {
+  newPlace: "stores the old key, and no earlier rotation updated it. Select it as a key vault secret to update.",
+  uncertain: "contains a key of the resource and is not updated.",
+  unanswered: "may store a key of the resource, but its vault gave no clear answer.",
+};
+
 /** The vault secrets that a rotation does not write, with a link to confirm those that belong to the application. */
-export function NotWritten({ of: { appId, notUpdated } }: { of: Schemas["Rotation"] }) {
+export function NotWritten({ of: { appId, keyKind, notUpdated } }: { of: Schemas["Rotation"] }) {
   const canBeConfirmed = notUpdated.some(({ reason }) =>
     ["newPlace", "uncertain", "unanswered"].includes(reason ?? ""),
   );
   return (
     <>
       <Lines
-        title="Not updated, but may store the old secret"
-        lines={notUpdated.map(
-          ({ vaultName, secretName, confidence, reason }) =>
-            `${vaultName}/${secretName} (${CONFIDENCE[confidence]} match)${reason === null ? "" : `: ${LEFT_OUT[reason]}`}`,
-        )}
+        title={`Not updated, but may store the old ${keyKind === null ? "secret" : "key"}`}
+        lines={notUpdated.map(({ vaultName, secretName, confidence, reason }) => {
+          const text = reason && ((keyKind === null ? undefined : KEY_LEFT_OUT[reason]) ?? LEFT_OUT[reason]);
+          return `${vaultName}/${secretName} (${CONFIDENCE[confidence]} match)${text === null ? "" : `: ${text}`}`;
+        })}
       />
       {appId !== null && canBeConfirmed && (
         <Link href={createHref(`/rotation/apps/${appId}`)}>Test or confirm the matches of the application</Link>

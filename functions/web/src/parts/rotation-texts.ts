@@ -14,8 +14,15 @@ export function subjectOf({
 }: Pick<Rotation, "appName" | "appId" | "assetId" | "resourceId">): string {
   if (appName !== null) return isolated(appName);
   if (assetId !== null) return titleOfId(assetId);
-  return resourceId === null ? (appId ?? "a secret") : isolated(resourceId.slice(resourceId.lastIndexOf("/") + 1));
+  return resourceId === null ? (appId ?? "a secret") : isolated(resourceName(resourceId));
 }
+
+/** Returns the name of an Azure resource after the names of its parents, such as `sb-orders/queue/rule`, by its ID. */
+export const resourceName = (resourceId: string): string =>
+  (resourceId.split(/\/providers\//i).at(-1) ?? resourceId)
+    .split("/")
+    .filter((_, index) => index > 1 && index % 2 === 0)
+    .join("/");
 
 /**
  * States of a rotation. Between `planned` and an end state, a status names the step in progress. A rotation with

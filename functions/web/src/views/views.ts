@@ -10,6 +10,7 @@ import {
   type FluentIcon,
   HistoryRegular,
   HomeRegular,
+  KeyMultipleRegular,
   KeyRegular,
   PeopleCommunityRegular,
   PersonKeyRegular,
@@ -96,6 +97,14 @@ export const VIEWS: View[] = [
     group: "Monitor",
     icon: AlertRegular,
     load: () => import("./alerts/alerts.tsx"),
+  },
+  {
+    path: "/credentials",
+    title: "Credentials",
+    needs: "listRotationCredentials",
+    group: "Automate",
+    icon: KeyMultipleRegular,
+    load: () => import("./credentials/credentials.tsx"),
   },
   {
     path: "/rotation",
@@ -195,6 +204,12 @@ export const VIEWS: View[] = [
     needs: "getAlertRule",
     kind: "Alert rule",
     load: () => import("./alerts/one-rule.tsx"),
+  },
+  {
+    path: "/credentials/:credentialId",
+    needs: "getRotationCredential",
+    kind: "Key of a resource",
+    load: () => import("./credentials/one-credential.tsx"),
   },
   {
     path: "/rotation/:rotationId",

@@ -11,6 +11,7 @@ import { pollUntil } from "../../parts/polling.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
 import { FINAL_STATUSES, statusTextOf } from "../../parts/rotation-texts.ts";
 import { RotationTimeline } from "../../parts/rotation-timeline.tsx";
+import { useStoredKey } from "./stored-key.ts";
 
 type Rotation = Schemas["Rotation"];
 
@@ -26,7 +27,7 @@ interface Props {
 /** The card of an asset's page with the steps of its latest rotation. Nothing if there is none. */
 export function LatestRotation(props: Props) {
   const may = useMay();
-  if (!may("listRotations") || !may("getRotation")) return null;
+  if (!may("listRotations") || !may("getRotation") || !may("listRotationCredentials")) return null;
   return props.startedId === undefined ? <Found {...props} /> : <Steps rotationId={props.startedId} {...props} />;
 }
 
@@ -36,11 +37,24 @@ function clientSecretOf(assetId: string): { appId: string; keyId: string } | und
   return source === "entra" && appId !== undefined && keyId !== undefined ? { appId, keyId } : undefined;
 }
 
-/** The latest rotation of the asset. For a client secret, the latest rotation that replaced or created it. */
+/**
+ * The latest rotation of the asset. For a client secret, the latest rotation that replaced or created it. For a vault secret that
+ * stores a key of an Azure resource, the latest rotation of that resource.
+ */
 function Found({ assetId, startedId }: Props) {
   const clientSecret = clientSecretOf(assetId);
-  const filter = clientSecret ? { appId: clientSecret.appId, limit: SEARCHED_ROTATIONS } : { assetId, limit: 1 };
-  const history = api.useQuery("get", "/api/automation/rotation/history", { params: { query: filter } });
+  const { credential, isPending } = useStoredKey(assetId);
+  const filter = clientSecret
+    ? { appId: clientSecret.appId, limit: SEARCHED_ROTATIONS }
+    : credential
+      ? { resourceId: credential.resourceId, limit: 1 }
+      : { assetId, limit: 1 };
+  const history = api.useQuery(
+    "get",
+    "/api/automation/rotation/history",
+    { params: { query: filter } },
+    { enabled: !isPending },
+  );
   const latest = history.data?.items.find(
     ({ oldKeyId, newKeyId }) => !clientSecret || oldKeyId === clientSecret.keyId || newKeyId === clientSecret.keyId,
   );
@@ -64,7 +78,10 @@ function Steps({ rotationId, assetId }: Props & { rotationId: string }) {
     const hasChanged = previousStatus.current !== undefined && previousStatus.current !== status;
     previousStatus.current = status;
     if (hasChanged && (status === "overlapping" || status === "completed"))
-      void queries.invalidateQueries({ predicate: ({ queryKey: [, path] }) => !String(path).includes("/rotation/") });
+      void queries.invalidateQueries({
+        predicate: ({ queryKey: [, path] }) =>
+          !String(path).includes("/rotation/") || String(path).includes("/rotation/credentials"),
+      });
   }, [status, queries]);
   return (
     <Card title="Rotation">
@@ -90,7 +107,7 @@ function Steps({ rotationId, assetId }: Props & { rotationId: string }) {
  * still valid.
  */
 function Outcome({ rotation, assetId }: { rotation: Rotation; assetId: string }) {
-  const { status, newKeyId, expiresAt, overlapEndsAt, failure, attention } = rotation;
+  const { status, newKeyId, expiresAt, overlapEndsAt, failure, attention, keyKind } = rotation;
   if (status !== "completed" && status !== "overlapping")
     return (
       <>
@@ -106,12 +123,12 @@ function Outcome({ rotation, assetId }: { rotation: Rotation; assetId: string })
       {isReplaced ? "A new secret replaces this one" : "The new value is in use"}
       {expiresAt && (
         <>
-          {" "}
-          and is valid until <Instant at={expiresAt} />
+          {keyKind === null ? " and is valid until " : ", in a version that expires "}
+          <Instant at={expiresAt} />
         </>
       )}
-      .{" "}
-      {status === "overlapping" && overlapEndsAt && (
+      . {keyKind !== null && oldKeyText(rotation)}
+      {keyKind === null && status === "overlapping" && overlapEndsAt && (
         <>
           The old one stays valid until <Instant at={overlapEndsAt} /> and is then deleted.{" "}
         </>
@@ -124,6 +141,10 @@ function Outcome({ rotation, assetId }: { rotation: Rotation; assetId: string })
     </>
   );
 }
+
+/** Returns what happens, or happened, to the old key of an Azure resource. */
+const oldKeyText = ({ steps, plan }: Rotation): string | undefined =>
+  steps.find(({ name }) => name === "revoke")?.result ?? plan.find(({ step }) => step === "revoke")?.text;
 
 /** Returns the ID of another credential of the same application. */
 const siblingId = (assetId: string, keyId: string): string => [...assetId.split(".").slice(0, 3), keyId].join(".");

@@ -1,10 +1,16 @@
+import { Link, Spinner, Text } from "@fluentui/react-components";
+import { useMay } from "../../api/access.ts";
 import { api, type Schemas } from "../../api/client.ts";
+import { createHref } from "../../parts/address.ts";
 import { renewCommand } from "../../parts/asset-commands.ts";
+import { isolated } from "../../parts/isolated.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
 import { RotateAsset } from "../../parts/rotate-asset.tsx";
+import { KeyRotationState, RotateKey } from "../../parts/rotate-key.tsx";
 import { RotateConfirmed, RotationReadiness, rotationBlockers } from "../../parts/rotation-readiness.tsx";
 import { Unavailable, useWhyNot } from "../../parts/unavailable.tsx";
 import { CREATE_IN_TENANT } from "./command-actions.tsx";
+import { useStoredKey } from "./stored-key.ts";
 
 interface Props {
   asset: Schemas["AssetDetails"];
@@ -13,7 +19,23 @@ interface Props {
 }
 
 /** The action that replaces a secret, or why the service can't replace it. */
-export function RotateAction({ asset, started }: Props) {
+export function RotateAction(props: Props) {
+  const isVaultSecret = useMay()("listRotationCredentials") && props.asset.source === "keyVault";
+  return isVaultSecret ? <OfKeyOrSecret {...props} /> : <OfSecret {...props} />;
+}
+
+/** The action for a vault secret, which rotates the key of an Azure resource if a discovery found that the secret stores one. */
+function OfKeyOrSecret(props: Props) {
+  const { credential, isPending } = useStoredKey(props.asset.id);
+  if (isPending) return <Spinner size="tiny" label="Loading" />;
+  return credential === undefined ? (
+    <OfSecret {...props} />
+  ) : (
+    <RotateKey credential={credential} started={props.started} />
+  );
+}
+
+function OfSecret({ asset, started }: Props) {
   const whyNot = useWhyNot();
   const isOfApplication = asset.source === "entra";
   const reason = unsupported(asset) ?? whyNot(isOfApplication ? "rotateSecret" : "rotateAsset");
@@ -63,9 +85,15 @@ function OfApplication({ asset: { credential }, started }: Props) {
   );
 }
 
-/** The state of a client secret's rotation, above the actions. Nothing for other assets, or without a license. */
-export function Readiness({ asset: { source, type, credential } }: Pick<Props, "asset">) {
+/**
+ * The state of the rotation of a client secret, or of a key of an Azure resource that a vault secret stores, above the actions.
+ * Empty for other assets, or without a license.
+ */
+export function Readiness({ asset: { id, source, type, credential } }: Pick<Props, "asset">) {
   const whyNot = useWhyNot();
+  const may = useMay();
+  if (source === "keyVault" && type === "secret" && may("listRotationCredentials"))
+    return <KeyReadiness assetId={id} />;
   if (source !== "entra" || type !== "secret" || credential?.of === "servicePrincipal") return null;
   if (whyNot("getApplication") !== undefined || whyNot("listRotationMatches") !== undefined) return null;
   return <ReadinessOf appId={credential?.appId ?? ""} keyId={credential?.keyId} />;
@@ -82,5 +110,21 @@ function ReadinessOf({ appId, keyId }: { appId: string; keyId: string | undefine
         return current && <RotationReadiness application={data} credential={current} />;
       }}
     </QueryResult>
+  );
+}
+
+/** The key of an Azure resource that the vault secret stores, and what a rotation would do. Empty if the secret stores none. */
+function KeyReadiness({ assetId }: { assetId: string }) {
+  const { credential } = useStoredKey(assetId);
+  if (credential === undefined) return null;
+  const { credentialId, title, resourceName } = credential;
+  return (
+    <div>
+      <Text block>
+        This secret stores a key of the {title}{" "}
+        <Link href={createHref(`/credentials/${credentialId}`)}>{isolated(resourceName)}</Link>.
+      </Text>
+      <KeyRotationState credential={credential} />
+    </div>
   );
 }

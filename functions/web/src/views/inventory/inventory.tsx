@@ -1,18 +1,29 @@
 import { Link, makeStyles, tokens } from "@fluentui/react-components";
 import { lazy, Suspense, useMemo } from "react";
 import { createHref } from "../../parts/address.ts";
+import { WITHIN } from "../../parts/expires-within.ts";
+import { type QuickFilter, QuickFilters } from "../../parts/quick-filters.tsx";
 import { useSearchParams } from "../../parts/router.tsx";
 import { View } from "../../parts/view.tsx";
 import { AssetTable } from "./asset-table.tsx";
 import { CsvExport } from "./export.tsx";
 import { AssetFilters } from "./filters.tsx";
 import { filtersOf } from "./query.ts";
-import { QuickFilters } from "./quick-filters.tsx";
 
 const useStyles = makeStyles({
   bar: { display: "flex", flexWrap: "wrap", gap: tokens.spacingHorizontalL, alignItems: "center" },
   whole: { display: "flex", flexDirection: "column", gap: tokens.spacingVerticalM, flex: "1 0 480px", minHeight: 0 },
 });
+
+const QUICK_FILTERS: readonly QuickFilter[] = [
+  ["Expired", "status", "expired"],
+  ["Next 7 days", WITHIN, "7"],
+  ["Next 30 days", WITHIN, "30"],
+  ["No owner", "hasOwner", "false"],
+];
+
+/** All filters of the expiry in the address. At most one of them is set at a time. */
+const EXPIRY_FILTERS = ["status", WITHIN, "expiresAfter", "expiresBefore"];
 
 const Calendar = lazy(async () => ({ default: (await import("./calendar.tsx")).Calendar }));
 
@@ -51,7 +62,7 @@ function AssetList({ params }: { params: URLSearchParams }) {
       <AssetFilters />
       {/* Above the list, so that Tab reaches these controls before thousands of rows. */}
       <div className={styles.bar}>
-        <QuickFilters />
+        <QuickFilters of={QUICK_FILTERS} exclusive={EXPIRY_FILTERS} />
         <CsvExport key={`csv ${key}`} filters={filters} />
         <Link href={createHref("/inventory", { show: "calendar" })}>Expiry calendar</Link>
       </div>

@@ -14,6 +14,7 @@ import { Lines, NotWritten } from "../../parts/rotation-plan.tsx";
 import {
   CONSUMER_STATES,
   FINAL_STATUSES,
+  resourceName,
   statusTextOf,
   subjectOf,
   TARGET_STATES,
@@ -49,6 +50,7 @@ export default function OneRotation() {
             )}
             . <Link href={createHref("/rotation", {})}>All applications and rotations</Link>
           </Text>
+          <Keys rotation={data} />
           {data.attention && <Attention attention={data.attention} />}
           {data.failure && (
             <Text>
@@ -61,6 +63,19 @@ export default function OneRotation() {
         </View>
       )}
     </QueryResult>
+  );
+}
+
+/** The key that the rotation replaces, and its Azure resource. Empty for other secrets. */
+function Keys({ rotation: { resourceId, oldKeyId, newKeyId } }: { rotation: Rotation }) {
+  if (resourceId === null || oldKeyId === null) return null;
+  const resourceGroup = /\/resourceGroups\/([^/]+)/i.exec(resourceId)?.[1];
+  return (
+    <Text>
+      Replaces {oldKeyId} by {newKeyId ?? "the other key of the pair"}
+      {resourceGroup !== undefined && `, in the resource group ${isolated(resourceGroup)}`}.{" "}
+      <Link href={createHref("/credentials", { search: resourceName(resourceId) })}>Credentials of the resource</Link>
+    </Text>
   );
 }
 
@@ -199,8 +214,10 @@ function Actions({ rotation }: { rotation: Rotation }) {
 }
 
 /** Returns the question before a cancellation, with its effect. The old secret is still valid, because the last step deletes it. */
-function cancelTextOf({ appId, steps }: Rotation): string {
+function cancelTextOf({ appId, keyKind, oldKeyId, steps }: Rotation): string {
   const hasChanged = steps.some(({ name, status }) => CHANGING_STEPS.includes(name) && status !== "waiting");
+  if (keyKind !== null)
+    return `Stop this rotation? ${hasChanged ? `${oldKeyId} is saved to Key Vault again, and consumers that already use the new key are switched back` : "No key vault secret and no consumer was changed yet"}. ${oldKeyId} stays valid. A key that was regenerated keeps its new value.`;
   if (!hasChanged)
     return `Stop this rotation? No key vault secret and no consumer was changed yet. ${appId === null ? "" : "A new client secret that was created is deleted. "}The old secret stays valid.`;
   return appId === null

@@ -1,0 +1,200 @@
+import { Badge, Link, Text } from "@fluentui/react-components";
+import { type ReactNode, useMemo, useState } from "react";
+import { api } from "../../api/client.ts";
+import { createHref } from "../../parts/address.ts";
+import { type Filter, Filters } from "../../parts/filters.tsx";
+import { Instant } from "../../parts/instant.tsx";
+import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
+import { QueryFailure } from "../../parts/query-result.tsx";
+import { type QuickFilter, QuickFilters } from "../../parts/quick-filters.tsx";
+import { statusTextOf } from "../../parts/rotation-texts.ts";
+import { useSearchParams } from "../../parts/router.tsx";
+import { DAY_MS, HOUR_MS } from "../../parts/time.ts";
+import {
+  isInProgress,
+  KEY_KINDS,
+  ORDERS,
+  type Order,
+  type Row,
+  rowOfKeys,
+  rowsOfApplication,
+  sorted,
+  stateText,
+} from "./rows.ts";
+
+/** Number of applications, or of pairs of keys, in one response. The rows of all loaded responses are sorted here. */
+const LIMIT = 1000;
+/** Number of rows that are rendered at first, and with each "Load more". */
+const ROWS = 100;
+/** Number of recent rotations in which the latest one of each credential is searched. */
+const SEARCHED_ROTATIONS = 200;
+
+/** Kinds in the address: client secrets, keys of all resources, or keys of one kind of resource. */
+const CLIENT_SECRET = "clientSecret";
+const RESOURCE_KEY = "resourceKey";
+
+const QUICK_FILTERS: readonly QuickFilter[] = [
+  ["Client secrets", "kind", CLIENT_SECRET],
+  ["Keys of resources", "kind", RESOURCE_KEY],
+  ["Due in 30 days", "due", "30"],
+];
+const FILTERS: readonly Filter[] = [
+  { name: "search", label: "Name contains" },
+  {
+    name: "kind",
+    label: "Kind",
+    values: { [CLIENT_SECRET]: "Client secret", [RESOURCE_KEY]: "Key of a resource", ...KEY_KINDS },
+  },
+];
+
+/** The state of a credential's rotation, and why no rotation is possible. */
+const State = ({ row }: { row: Row }) => (
+  <>
+    <Badge
+      appearance="tint"
+      color={row.state === "ready" ? "success" : row.state === "match" ? "warning" : "informative"}
+    >
+      {stateText(row)}
+    </Badge>{" "}
+    {row.blockers}
+  </>
+);
+
+/** The latest rotation. `hasOlder`: whether the history has rotations that were not searched. */
+function LastRotation({ row: { rotation }, hasOlder }: { row: Row; hasOlder: boolean }) {
+  if (rotation?.rotationId == null) return hasOlder ? "None recently" : "None";
+  return (
+    <>
+      <Link href={createHref(`/rotation/${rotation.rotationId}`)}>
+        {isInProgress(rotation) ? `In progress: ${statusTextOf(rotation)}` : statusTextOf(rotation)}
+      </Link>{" "}
+      {rotation.endedAt !== null && <Instant at={rotation.endedAt} relative />}
+    </>
+  );
+}
+
+/** The vault secrets that store a credential. */
+function Places({ row: { places, holder } }: { row: Row }): ReactNode {
+  if (places === undefined)
+    return holder.href === undefined ? "Unknown" : <Link href={holder.href}>Matches of {holder.name}</Link>;
+  return places.map(({ name, href }, index) => (
+    <span key={href}>
+      {index > 0 && ", "}
+      <Link href={href}>{name}</Link>
+    </span>
+  ));
+}
+
+/** Returns the columns. The headers of the sorted ones change the order in the address. */
+function columnsOf(order: Order, choose: (order: Order) => void, hasOlder: boolean): Column<Row>[] {
+  const sortBy = (column: Order) => ({ isSorted: order === column, choose: () => choose(column) });
+  return [
+    { title: "Credential", sort: sortBy("name"), cell: ({ name, href }) => <Link href={href}>{name}</Link> },
+    { title: "Kind", sort: sortBy("kind"), cell: ({ kind }) => kind },
+    {
+      title: "Resource or application",
+      cell: ({ holder: { name, href } }) => (href === undefined ? name : <Link href={href}>{name}</Link>),
+    },
+    { title: "Stored in", cell: (row) => <Places row={row} /> },
+    {
+      title: "Expires",
+      sort: sortBy("expires"),
+      cell: ({ expiresOn }) => (expiresOn === null ? "Never" : <Instant at={expiresOn} relative />),
+    },
+    { title: "Rotation", wide: true, cell: (row) => <State row={row} /> },
+    { title: "Last rotation", cell: (row) => <LastRotation row={row} hasOlder={hasOlder} /> },
+  ];
+}
+
+/** Reads the filters in the address. An unknown kind selects nothing that the API knows, so it counts as none. */
+function filtersOf(params: URLSearchParams) {
+  const [kind, search, days] = [params.get("kind") ?? "", params.get("search") ?? "", Number(params.get("due"))];
+  const due = Number.isInteger(days) && days > 0 ? days : undefined;
+  // The full hour, so that a query is not repeated with each rendering.
+  const now = Math.floor(Date.now() / HOUR_MS) * HOUR_MS;
+  const expiresBefore = due === undefined ? undefined : new Date(now + due * DAY_MS).toISOString();
+  const common = { limit: LIMIT, ...(search !== "" && { search }) };
+  const isKeyKind = Object.hasOwn(KEY_KINDS, kind);
+  return {
+    hasApplications: !isKeyKind && kind !== RESOURCE_KEY,
+    hasKeys: kind !== CLIENT_SECRET,
+    expiresBefore,
+    apps: { ...common, ...(expiresBefore !== undefined && { expiresBefore }) },
+    keys: {
+      ...common,
+      ...(isKeyKind && { kind: kind as keyof typeof KEY_KINDS }),
+      ...(due !== undefined && { due }),
+    },
+  };
+}
+
+/** The table of all credentials. Filters and order are in the address. */
+export function CredentialTable() {
+  const [params, setParams] = useSearchParams();
+  const [shown, setShown] = useState(ROWS);
+  const { hasApplications, hasKeys, expiresBefore, ...queries } = useMemo(() => filtersOf(params), [params]);
+  const apps = api.useInfiniteQuery(
+    "get",
+    "/api/automation/rotation/apps",
+    { params: { query: queries.apps } },
+    { ...BY_CURSOR, enabled: hasApplications },
+  );
+  const keys = api.useInfiniteQuery(
+    "get",
+    "/api/automation/rotation/credentials",
+    { params: { query: queries.keys } },
+    { ...BY_CURSOR, enabled: hasKeys },
+  );
+  const history = api.useQuery("get", "/api/automation/rotation/history", {
+    params: { query: { limit: SEARCHED_ROTATIONS } },
+  });
+  const sort = params.get("sort") ?? "";
+  const order = Object.hasOwn(ORDERS, sort) ? (sort as Order) : "expires";
+  const choose = (next: Order) =>
+    setParams((before) => {
+      before.set("sort", next);
+      return before;
+    });
+  const lists = [...(hasApplications ? [apps] : []), ...(hasKeys ? [keys] : [])];
+  const isLoaded = lists.every(({ data, error }) => data !== undefined || error) && !history.isPending;
+  const rotations = history.data?.items ?? [];
+  const rows = [
+    ...(hasKeys ? (keys.data?.pages ?? []) : []).flatMap(({ items }) => items.map((one) => rowOfKeys(one, rotations))),
+    ...(hasApplications ? (apps.data?.pages ?? []) : []).flatMap(({ items }) =>
+      items.flatMap((one) => rowsOfApplication(one, rotations)),
+    ),
+    // An application that has a due credential may have others.
+  ].filter(({ expiresOn }) => expiresBefore === undefined || (expiresOn !== null && expiresOn < expiresBefore));
+  const incomplete = lists.filter(({ hasNextPage }) => hasNextPage);
+  const loadMore = async () => {
+    setShown(shown + ROWS);
+    if (rows.length <= shown + ROWS) await Promise.all(incomplete.map((list) => list.fetchNextPage()));
+  };
+  const items = sorted(rows, order).slice(0, shown);
+  const table = {
+    ...keys,
+    error: null,
+    data: isLoaded ? { pages: [{ items, nextCursor: null }], pageParams: [null] } : undefined,
+    hasNextPage: rows.length > shown || incomplete.length > 0,
+    isFetchingNextPage: lists.some(({ isFetchingNextPage }) => isFetchingNextPage),
+    fetchNextPage: loadMore,
+  };
+  return (
+    <>
+      <QuickFilters of={QUICK_FILTERS} />
+      <Filters of={FILTERS} alsoCleared={["due"]} />
+      <QueryFailure of={apps} />
+      <QueryFailure of={keys} />
+      <QueryFailure of={history} />
+      {incomplete.length > 0 && <Text>Not all credentials are loaded. The order covers the loaded ones.</Text>}
+      <PagedTable
+        of={table as never}
+        columns={columnsOf(order, choose, history.data?.nextCursor != null)}
+        keyOf={({ id }) => id}
+        label="Credentials"
+        empty="No credentials match the filters. Clear the filters, select Find credentials, or refresh the applications on the Rotation page."
+        csv
+      />
+    </>
+  );
+}

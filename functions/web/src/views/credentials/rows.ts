@@ -1,0 +1,122 @@
+/** The rows of the list of credentials: client secrets of applications and pairs of keys of Azure resources. */
+import type { Schemas } from "../../api/client.ts";
+import { createHref } from "../../parts/address.ts";
+import { titleOfId } from "../../parts/asset-name.ts";
+import { isolated } from "../../parts/isolated.ts";
+import { BOTH_IN_USE, credentialTitle } from "../../parts/key-credential.ts";
+import { rotationBlockers } from "../../parts/rotation-readiness.tsx";
+import { FINAL_STATUSES } from "../../parts/rotation-texts.ts";
+
+export type KeyCredential = Schemas["RotationCredential"];
+type Application = Schemas["Application"];
+type Rotation = Schemas["RotationSummary"];
+
+/** Kinds of resources with keys. */
+export const KEY_KINDS = {
+  storage: "Storage account",
+  cosmos: "Cosmos DB account",
+  serviceBus: "Service Bus namespace",
+  serviceBusQueue: "Service Bus queue",
+  serviceBusTopic: "Service Bus topic",
+  eventHubs: "Event Hubs namespace",
+  eventHub: "Event hub",
+  redis: "Azure Cache for Redis",
+  managedRedis: "Azure Managed Redis",
+  aiServices: "AI services account",
+  search: "AI Search service",
+  signalr: "SignalR service",
+  webPubSub: "Web PubSub service",
+  maps: "Azure Maps account",
+  eventGrid: "Event Grid topic",
+  appConfiguration: "App Configuration store",
+  batch: "Batch account",
+  containerRegistry: "Container registry",
+  iotHub: "IoT hub",
+} as const satisfies Record<KeyCredential["kind"], string>;
+
+/** State of a credential's rotation. `match`: the page of the client secret says which vault secrets may store it. */
+const STATES = { ready: "Ready", match: "Test or confirm a match", blocked: "Not possible" } as const;
+
+export interface Row {
+  id: string;
+  name: string;
+  /** Address of the credential's page. */
+  href: string;
+  kind: string;
+  /** The application or the resource, with the address of its page if it has one. */
+  holder: { name: string; href?: string };
+  /** Vault secrets that store it. Undefined for a client secret, whose matches are on the application's page. */
+  places: { name: string; href: string }[] | undefined;
+  expiresOn: string | null;
+  state: keyof typeof STATES;
+  /** Why no rotation is possible, and what to do. */
+  blockers: string;
+  /** The latest rotation in the loaded part of the history. */
+  rotation: Rotation | undefined;
+}
+
+export const stateText = ({ state }: Row): string => STATES[state];
+
+export const isInProgress = ({ status }: Rotation): boolean => !FINAL_STATUSES.includes(status);
+
+/** Returns the row of a pair of keys. */
+export function rowOfKeys(credential: KeyCredential, history: readonly Rotation[]): Row {
+  const { credentialId, kind, resourceId, resourceName, resourceGroup, keys, keyInUse, places, expiresOn } = credential;
+  const isOfPair = ({ resourceId: id, oldKeyId }: Rotation) =>
+    id?.toLowerCase() === resourceId.toLowerCase() && oldKeyId !== null && keys.includes(oldKeyId);
+  return {
+    id: credentialId,
+    name: credentialTitle(credential),
+    href: createHref(`/credentials/${credentialId}`),
+    kind: KEY_KINDS[kind],
+    holder: { name: `${isolated(resourceName)} in ${isolated(resourceGroup)}` },
+    places: places.map(({ assetId }) => ({
+      name: titleOfId(assetId),
+      href: createHref(`/inventory/${encodeURIComponent(assetId)}`),
+    })),
+    expiresOn,
+    state: keyInUse === null ? "blocked" : "ready",
+    blockers: keyInUse === null ? BOTH_IN_USE : "",
+    rotation: history.find(isOfPair),
+  };
+}
+
+/** Returns the rows of an application's client secrets. */
+export function rowsOfApplication(application: Application, history: readonly Rotation[]): Row[] {
+  const { appId, displayName, kind, credentials } = application;
+  const blockers = rotationBlockers(application)
+    .map(({ message }) => message)
+    .join(" ");
+  return credentials
+    .filter((credential) => credential.kind === "secret")
+    .map(({ assetId, keyId, displayName: secretName, expiresOn }) => ({
+      id: assetId,
+      name: [displayName, secretName ?? keyId].map(isolated).join("/"),
+      href: createHref(`/inventory/${encodeURIComponent(assetId)}`),
+      kind: "Client secret",
+      holder: {
+        name: isolated(displayName),
+        // The application of a service principal is registered in another tenant and has no page here.
+        ...(kind === "application" && { href: createHref(`/rotation/apps/${appId}`) }),
+      },
+      places: undefined,
+      expiresOn,
+      state: blockers === "" ? "match" : "blocked",
+      blockers,
+      rotation: history.find(({ oldKeyId, newKeyId }) => oldKeyId === keyId || newKeyId === keyId),
+    }));
+}
+
+/** Orders of the list. */
+export const ORDERS = {
+  expires: (row: Row) => row.expiresOn ?? "9999",
+  name: (row: Row) => row.name.toLowerCase(),
+  kind: (row: Row) => row.kind.toLowerCase(),
+} as const satisfies Record<string, (row: Row) => string>;
+export type Order = keyof typeof ORDERS;
+
+/** Returns the rows in an order, those with the same text by name. */
+export function sorted(rows: readonly Row[], order: Order): Row[] {
+  const keyOf = (row: Row) => `${ORDERS[order](row)}\n${ORDERS.name(row)}\n${row.id}`;
+  return [...rows].sort((a, b) => (keyOf(a) < keyOf(b) ? -1 : 1));
+}
