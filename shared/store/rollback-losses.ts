@@ -2,7 +2,7 @@ import { SIGNATURE } from "../platform/storage/signing.ts";
 import type { TypedRow } from "../platform/storage/whole-tables.ts";
 
 /** The earlier builds for which a store can be prepared, by their commits, newest first. */
-export const EARLIER_BUILDS = ["fc16f64b", "6da79ba2", "f8ec7568"] as const;
+export const EARLIER_BUILDS = ["7af1c37d", "fc16f64b", "6da79ba2", "f8ec7568"] as const;
 export type EarlierBuild = (typeof EARLIER_BUILDS)[number];
 
 /**
@@ -20,6 +20,19 @@ interface Loss {
 }
 
 const LOSSES: readonly Loss[] = [
+  {
+    table: "RotationPolicies",
+    upTo: "7af1c37d",
+    isIn: ({ maintenanceWindow_json: window }) => window !== undefined,
+    line: (count) =>
+      `Rotation policies with a maintenance window: ${count}. This build rotates at any time, and drops the window if it writes the policy.`,
+  },
+  {
+    table: "Rotations",
+    upTo: "7af1c37d",
+    isIn: ({ maintenanceWindow_json: window, endedAt }) => window !== undefined && endedAt === undefined,
+    line: (count) => `Rotations that wait for a maintenance window: ${count}. This build continues them at any time.`,
+  },
   {
     table: "Assets",
     upTo: "fc16f64b",

@@ -208,16 +208,26 @@ export class Visitor {
     if (this.usesKeyboard) {
       await expect.poll(() => target.isEnabled(), { message: String(what), timeout: TIMEOUT_MS }).toBe(true);
       const isBox = await target.evaluate((element) => element.matches("[type=checkbox], [type=radio]"));
-      await target.focus();
+      await this.#focus(target);
       await this.page.keyboard.press(isBox ? "Space" : "Enter");
     } else await target.click();
     this.clicks.push(String(what));
+  }
+  /** Focuses an element until it stays focused. A dialog that closes gives the focus back to the button that opened it. */
+  async #focus(target: Locator): Promise<void> {
+    const staysFocused = () =>
+      target.evaluate(async (element) => {
+        (element as HTMLElement).focus();
+        await new Promise((resolve) => setTimeout(resolve, 100));
+        return document.activeElement === element;
+      });
+    await expect.poll(staysFocused, { timeout: TIMEOUT_MS }).toBe(true);
   }
   /** Selects an option of a field. */
   async choose(label: string, option: string): Promise<void> {
     const select = this.page.getByLabel(label).and(this.page.locator("select"));
     if (this.usesKeyboard) {
-      await select.focus();
+      await this.#focus(select);
       await this.page.keyboard.type(option);
       expect(await select.locator("option:checked").innerText(), label).toBe(option);
     } else await select.selectOption(option);
