@@ -70,7 +70,10 @@ export async function openKeyWorld() {
     control.consumers.keys(id).filter(({ regeneration }) => regeneration !== undefined);
 
   /** Watches from now on that each place and each consumer always has a valid key. Returns the violations. */
-  function recordViolations({ id, places }: Pick<RotatedResource, "id" | "places">, consumers?: SimulatedConsumers): string[] {
+  function recordViolations(
+    { id, places }: Pick<RotatedResource, "id" | "places">,
+    consumers?: SimulatedConsumers,
+  ): string[] {
     const violations: string[] = [];
     const keyIn = (value: string) => readConnectionString(value)?.key ?? value;
     world.afterWrite = async () => {
