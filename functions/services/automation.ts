@@ -133,6 +133,7 @@ export function createAutomation(deps: {
       // The parts that are read separately: the monitored subscriptions.
       units: azureEdges.units,
       ownObjectId,
+      keysOfLinks: (signal) => keyLinks.keysOfLinks(signal),
     }),
     devopsSource({ devops, tenantId: ownTenantId }),
     createSyncSource(sync),
@@ -175,7 +176,7 @@ export function createAutomation(deps: {
     app: (appId) => graph.findApplication({ appId }),
     proveSignIn: signIn,
   });
-  const keys = createKeysClient(arm);
+  const keys = createKeysClient(arm, config.cloud);
   const keyLinks = createKeyLinks({ tables, config, vaults: vaultSecrets, keys, index: matches.index, log });
   const policies = createPolicies({
     tables,

@@ -27,6 +27,7 @@ const CAMPAIGNS: Record<string, Campaign> = {
       "test/audit/tampering.test.ts",
       "test/discovery/kill.test.ts",
       "test/rotation/kill.test.ts",
+      "test/rotation/resource-key-crashes.test.ts",
       "test/rotation/automatic-schedules.test.ts",
       "test/sync/kill.test.ts",
     ],
@@ -35,6 +36,12 @@ const CAMPAIGNS: Record<string, Campaign> = {
     description: "200 random schedules of automatic rotations, with crashes and faults",
     // One line for each schedule, because they take almost an hour.
     arguments: () => [VITEST, "run", "test/rotation/automatic-schedules.test.ts", "--reporter=verbose"],
+    environment: { CAMPAIGN: "all" },
+  },
+  keys: {
+    description:
+      "rotations of keys of every kind of resource: a crash at each call, lost responses and duplicate deliveries",
+    arguments: () => [VITEST, "run", "test/rotation/resource-key-crashes.test.ts", "--reporter=verbose"],
     environment: { CAMPAIGN: "all" },
   },
   renewals: {

@@ -13,7 +13,7 @@ import { AppConfiguration, CONFIGURATION_AUDIENCE } from "./app-configuration.ts
 import { ConfigurationStores } from "./arm/configuration-stores.ts";
 import { Consumers, ConsumersControl } from "./arm/consumers.ts";
 import { GovernanceStore } from "./arm/governance.ts";
-import { KeyServices } from "./arm/key-services.ts";
+import { KEY_SERVICE_DOMAINS, KeyServices, MAPS_HOST } from "./arm/key-services.ts";
 import { Operations } from "./arm/operations.ts";
 import { ResourceKeys } from "./arm/resource-keys.ts";
 import { arm } from "./arm/resource-manager.ts";
@@ -439,6 +439,8 @@ function environment(
     AZURE_RESOURCE_MANAGER_ENDPOINT: resourceManagerUrl,
     AZURE_KEY_VAULT_SUFFIX: VAULT_SUFFIX,
     AZURE_APP_CONFIGURATION_SUFFIX: "azconfig.localhost",
+    AZURE_RESOURCE_DOMAINS: KEY_SERVICE_DOMAINS.join(","),
+    AZURE_MAPS_ENDPOINT: origin(MAPS_HOST),
     SERVICE_KEY_VAULT_URL: origin(`${SERVICE_VAULT}.${VAULT_SUFFIX}`),
     IDENTITY_ENDPOINT: `http://127.0.0.1:${state.controlPort}/msi/token`,
     IDENTITY_HEADER: state.identityHeader,

@@ -23,6 +23,8 @@ export const PlannedConsumer = z.object({
   how: z.enum(["automatic", "action", "blind", "willBreak"]),
   /** The consumer stores a copy of the value. Only a refresh changes it, and a check shows only whether the refresh worked. */
   copy: z.boolean().optional(),
+  /** Names of the keys of an Azure resource that the consumer stores as a copy, when its settings were last compared. */
+  keyNames: z.array(z.string()).optional(),
   /**
    * The consumer stores a copy of a client secret, and no rotation has written that copy. Anyone who once had the value could
    * have created the copy, so the consumer gets a new value only if the request names it.

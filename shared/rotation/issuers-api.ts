@@ -1,8 +1,7 @@
 import * as z from "zod";
 import { queryBoolean } from "../platform/http/query-boolean.ts";
 import type { Issuer } from "./issuers/issuer.ts";
-import { TESTED_KINDS } from "./resource-keys/keys-client.ts";
-import { KEY_KINDS, type KeyKind } from "./resource-keys/kinds.ts";
+import { isProvenByRequest, KEY_KINDS, type KeyKind, requestOf } from "./resource-keys/kinds.ts";
 import { ISSUER_KINDS } from "./rotation.ts";
 
 /** API schemas of the kinds of credentials that rotations replace. */
@@ -47,6 +46,18 @@ const CredentialKindView = z
       description:
         "How a rotation proves a new key before it is used. `request`: the resource accepts a request with the key; if it gives no clear answer, such as behind a firewall, its list of keys proves the key. `list`: the resource lists the key. Null if keys are not rotated.",
     }),
+    proofRequest: z.string().nullable().meta({
+      description: "Read-only request with which the resource must accept a new key. Null if `proof` is not `request`.",
+      example: "GET /servicestats",
+    }),
+    proofReason: z.string().nullable().meta({
+      description: "Why no request proves a new key. Null if `proof` is not `list`.",
+      example: "A topic has no call except publishing, and subscribers receive a published event.",
+    }),
+    proofDocumentation: z
+      .url()
+      .nullable()
+      .meta({ description: "Documentation of the request or of the reason. Null if keys are not rotated." }),
     rotatable: z.boolean().meta({ description: "Whether rotations can regenerate a key of the kind." }),
     reason: z.string().nullable().meta({ description: "Why no key of the kind is rotated. Null if keys are rotated." }),
     documentation: z.url().meta({ description: "Azure's page about the call that regenerates a key." }),
@@ -119,16 +130,23 @@ export const issuerView = (issuer: Issuer, permissions: KindPermissions | undefi
   kinds: issuer.kind === "resourceKey" ? KEY_KINDS.map((kind) => kindView(kind, permissions)) : [],
 });
 
-const kindView = (kind: KeyKind, permissions: KindPermissions | undefined): z.input<typeof CredentialKindView> => ({
-  name: kind.name,
-  title: kind.title,
-  resourceType: kind.type,
-  pairs: kind.pairs.map((pair) => [...pair]),
-  connectionStrings: kind.formats.length > 0,
-  actions: [...kind.actions],
-  permissions: permissions?.get(kind.name) ?? null,
-  proof: kind.reportOnly !== undefined ? null : TESTED_KINDS.has(kind.name) ? "request" : "list",
-  rotatable: kind.reportOnly === undefined,
-  reason: kind.reportOnly ?? null,
-  documentation: kind.documentation,
-});
+function kindView(kind: KeyKind, permissions: KindPermissions | undefined): z.input<typeof CredentialKindView> {
+  const isRotated = kind.reportOnly === undefined;
+  const proof = isProvenByRequest(kind) ? "request" : "list";
+  return {
+    name: kind.name,
+    title: kind.title,
+    resourceType: kind.type,
+    pairs: kind.pairs.map((pair) => [...pair]),
+    connectionStrings: kind.formats.length > 0,
+    actions: [...kind.actions],
+    permissions: permissions?.get(kind.name) ?? null,
+    proof: isRotated ? proof : null,
+    proofRequest: requestOf(kind) ?? null,
+    proofReason: isRotated && kind.proof.by === "list" ? kind.proof.reason : null,
+    proofDocumentation: isRotated ? kind.proof.documentation : null,
+    rotatable: isRotated,
+    reason: kind.reportOnly ?? null,
+    documentation: kind.documentation,
+  };
+}

@@ -42,6 +42,8 @@ test.each([
       keyVaultSuffix: "vault.azure.net",
       appConfigurationSuffix: "azconfig.io",
       storageSuffix: "core.windows.net",
+      resourceDomains: expect.objectContaining({ cosmos: ["documents.azure.com"], search: ["search.windows.net"] }),
+      maps: "https://atlas.microsoft.com",
     },
   ],
   [
@@ -55,6 +57,8 @@ test.each([
       keyVaultSuffix: "vault.azure.cn",
       appConfigurationSuffix: "azconfig.azure.cn",
       storageSuffix: "core.chinacloudapi.cn",
+      // Azure China has no Azure Maps.
+      resourceDomains: expect.objectContaining({ cosmos: ["documents.azure.cn"], search: ["search.azure.cn"] }),
     },
   ],
   [
@@ -68,6 +72,8 @@ test.each([
       keyVaultSuffix: "vault.usgovcloudapi.net",
       appConfigurationSuffix: "azconfig.azure.us",
       storageSuffix: "core.usgovcloudapi.net",
+      resourceDomains: expect.objectContaining({ cosmos: ["documents.azure.us"], search: ["search.azure.us"] }),
+      maps: "https://atlas.azure.us",
     },
   ],
 ])("the cloud %s has the documented addresses", (name, endpoints) => {
@@ -84,12 +90,25 @@ test.each([
   ["LOG_ANALYTICS_ENDPOINT", "https://logs.contoso.com", { logAnalytics: "https://logs.contoso.com" }],
   ["AZURE_KEY_VAULT_SUFFIX", "vault.contoso.com", { keyVaultSuffix: "vault.contoso.com" }],
   ["AZURE_APP_CONFIGURATION_SUFFIX", "azconfig.contoso.com", { appConfigurationSuffix: "azconfig.contoso.com" }],
+  ["AZURE_MAPS_ENDPOINT", "https://maps.contoso.com", { maps: "https://maps.contoso.com" }],
   [
     "AZURE_AUTHORITY_HOST",
     "https://login.contoso.com",
     {
       authorityHost: "https://login.contoso.com",
       issuers: { v1: "https://sts.windows.net", v2: "https://login.contoso.com" },
+    },
+  ],
+  [
+    "AZURE_RESOURCE_DOMAINS",
+    "one.contoso.com, two.contoso.com",
+    {
+      resourceDomains: Object.fromEntries(
+        Object.keys(cloudEndpoints(loadConfig(requiredSettings)).resourceDomains).map((name) => [
+          name,
+          ["one.contoso.com", "two.contoso.com"],
+        ]),
+      ),
     },
   ],
 ])("%s replaces only its own address of the cloud", (name, value, changed) => {

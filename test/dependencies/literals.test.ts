@@ -37,6 +37,8 @@ const planted = {
   off: "planted-switched-off-Lq3",
   sealed: "planted-in-a-sealed-vault-Lq4",
   far: "planted-far-away-Lq5",
+  /** The other key of the resource of which a secret stores a key. */
+  otherKey: "planted-other-key-of-the-resource-Lq8",
   /** Values that are not compared, because they are too short or too regular and could be equal by chance. */
   short: "planted-Lq6",
   regular: "Lq7Lq7Lq7Lq7Lq7Lq7",
@@ -72,6 +74,7 @@ const company = {
           tags: { env: "prod" },
           settings: {
             DB_PASSWORD: planted.db,
+            OTHER_KEY: planted.otherKey,
             FAR: planted.far,
             OFF: planted.off,
             SEALED: planted.sealed,
@@ -146,6 +149,12 @@ function start(change: Partial<Config> = {}, units = [SHOP, FAR]) {
     randomness: systemRandomness(),
     units: async () => units,
     ownObjectId: async () => undefined,
+    async *keysOfLinks() {
+      yield {
+        places: [{ vaultName: "kv-shop", secretName: "db" }],
+        keys: [{ name: "key2", value: planted.otherKey }],
+      };
+    },
   });
   return deployment.start({ sources: [source] });
 }
@@ -163,6 +172,7 @@ const readNotSeen = async () =>
 const COPIES = [
   "kv-far/far app-copies appsettings/FAR",
   "kv-shop/db app-copies appsettings/DB_PASSWORD",
+  "kv-shop/db app-copies appsettings/OTHER_KEY",
   "kv-shop/db app-copies connectionstrings/Main",
   "kv-shop/db ca-copies secrets/db",
   "kv-shop/db job-copies secrets/broker",
@@ -199,6 +209,11 @@ describe("a discovery run", () => {
     expect(await readCopies()).toEqual(COPIES);
     for (const { edge } of await readEdges())
       expect(edge).toMatchObject({ strength: "references", refresh: { how: "willBreak" }, copy: true });
+    // The other key of a resource is a copy too: the next rotation would regenerate it.
+    const keyNames = (await readEdges()).flatMap(({ edge }) =>
+      edge.keyName ? [`${edge.evidence} ${edge.keyName}`] : [],
+    );
+    expect(keyNames).toEqual(["appsettings/OTHER_KEY key2"]);
     const [first] = await start()
       .dependencies.list({ place: { vaultName: "kv-far", type: "secret", name: "far" } }, FIRST_1000)
       .then(({ page }) => page.items);
@@ -218,7 +233,7 @@ describe("a discovery run", () => {
     expect(readSecrets.sort()).toEqual(["db", "far", "hook", "regular", "sealed", "short"]);
     const auditEvents = deployment.events.filter(({ type }) => type === "dependencies.valuesRead");
     expect(auditEvents.map(({ outcome }) => outcome)).toEqual(["intent", "success"]);
-    expect(auditEvents[1]!.details).toEqual({ vaults: 3, values: 5, leftOut: 2, vaultsNotRead: 1 });
+    expect(auditEvents[1]!.details).toEqual({ vaults: 3, values: 6, leftOut: 2, vaultsNotRead: 1 });
     const texts = [
       ...log.lines,
       ...(await readAllRows()),

@@ -93,7 +93,7 @@ function startProcess(
   const isPromise = (method: string) => !["pages", "owners", "fence", "batches"].includes(method);
   const wrapped = crashable(aged, steps, isPromise);
   const vaults = createVaultSecrets({ config, identity, log });
-  const client = createKeysClient(arm);
+  const client = createKeysClient(arm, config.cloud);
   const list: typeof client.keys = async (id, kind, signal) => {
     const listed = await client.keys(id, kind, signal);
     onListed(id);

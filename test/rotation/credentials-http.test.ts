@@ -145,6 +145,17 @@ test("the issuers name each kind with its keys and the smallest set of actions",
     reason: null,
   });
   expect(kinds.find(({ name }: { name: string }) => name === "iotHub").reason).toContain("whole hub");
+  const byName = new Map(kinds.map((kind: { name: string }) => [kind.name, kind]));
+  expect(byName.get("search")).toMatchObject({
+    proof: "request",
+    proofRequest: "GET /servicestats",
+    proofReason: null,
+  });
+  expect(byName.get("iotHub")).toMatchObject({ proof: null, proofRequest: null, proofDocumentation: null });
+  const byList = rotatable.filter(({ proof }: { proof: string }) => proof === "list");
+  expect(byList.map(({ name }: { name: string }) => name)).toEqual(["redis", "managedRedis", "eventGrid"]);
+  for (const { proofRequest, proofReason, proofDocumentation } of byList)
+    expect([proofRequest, typeof proofReason, typeof proofDocumentation]).toEqual([null, "string", "string"]);
 });
 
 test("a row that another program wrote adds no credential, and does not keep one from being planned", async () => {

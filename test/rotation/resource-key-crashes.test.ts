@@ -1,16 +1,19 @@
 import type { FaultAction } from "simulated-cloud/faults.ts";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { MINUTE_MS } from "../../shared/platform/time.ts";
+import { unknownConsumers } from "../../shared/rotation/consumer.ts";
+import { KEY_KINDS, type KeyKind } from "../../shared/rotation/resource-keys/kinds.ts";
 import { isOver, type RotationStatus } from "../../shared/rotation/rotation.ts";
-import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
+import { IS_CAMPAIGN, SEED, sampled } from "../support/sampling.ts";
+import { SimulatedConsumers } from "./consumers.ts";
 import { expectNoValueStored } from "./invariants.ts";
-import { openKeyWorld, type RotatedResource } from "./resource-key-world.ts";
+import { openKeyWorld } from "./resource-key-world.ts";
 import { BOSS, type SimulatedCrash } from "./world.ts";
 
 /**
- * Tests that a rotation of a storage key survives crashes at any call, lost responses and duplicate deliveries. The history of the
- * simulated cloud decides: every place always stored a valid key, the key in use was never regenerated, and one rotation
- * regenerated one key once. A campaign, the long test run, crashes at each call.
+ * Tests that a rotation of a key of each kind survives crashes at any call, lost responses and duplicate deliveries. The history of
+ * the simulated cloud decides: every place and every consumer always had a valid key, the key in use was never regenerated, and one
+ * rotation regenerated one key once. The campaign `keys`, a long test run, crashes at each call of each kind.
  */
 
 /** Number of calls between crashes. */
@@ -27,6 +30,7 @@ afterEach(() => {
   keys.control.clearFaults();
   keys.world.messages.length = 0;
   keys.world.afterWrite = async () => {};
+  keys.world.consumers = unknownConsumers();
 });
 
 interface Scenario {
@@ -40,28 +44,61 @@ const scenarios: Scenario[] = [
   { name: "a rotation that a user cancels", finalStatus: "cancelled", isCancelled: true },
 ];
 
-async function rotateWithCrash({ finalStatus, isCancelled }: Scenario, crash: SimulatedCrash | undefined) {
+/** All kinds whose keys are rotated. A normal run uses some of them besides storage accounts. */
+const KINDS = KEY_KINDS.filter(({ reportOnly }) => reportOnly === undefined);
+const OTHER_KINDS = KINDS.filter(({ name }) => name !== "storage");
+/** Test cases with the names of kinds, for `test.each`. */
+const titled = (kinds: readonly KeyKind[]) => kinds.map((kind) => [kind.title, kind] as const);
+
+/** Adds a resource with a consumer of the first place, and watches both. */
+function addWatched(kind: string) {
+  const resource = keys.addResource(kind);
+  const consumers = new SimulatedConsumers(keys.world);
+  consumers.add(`app-${resource.places[0]!.secretName}`, resource.places[0]!.secretName, "action");
+  keys.world.consumers = consumers;
+  values.push(...resource.kind.pairs[0]!.map((name) => keys.currentKey(resource.id, name)));
+  return { resource, violations: keys.watch(resource, consumers) };
+}
+
+async function rotateWithCrash(
+  { finalStatus, isCancelled }: Scenario,
+  crash: SimulatedCrash | undefined,
+  kind = "storage",
+) {
   const { world } = keys;
   world.messages.length = 0;
-  const account = keys.addStorageAccount();
-  values.push(keys.currentKey(account.id, "key1"), keys.currentKey(account.id, "key2"));
   world.advanceClock(MINUTE_MS);
-  const violations = keys.watch(account);
-  const { rotationId } = await world.start().begin(account.request, BOSS);
-  let crashes = 0;
+  const { resource, violations } = addWatched(kind);
+  const { rotationId } = await world.start().begin(resource.request, BOSS);
   if (isCancelled) {
     const first = await world.run(rotationId, { until: ({ status }) => status === "overlapping" });
     expect(first.row.status).toBe("overlapping");
     await world.start().cancel(rotationId, BOSS);
   }
   const { row, crashCount } = await world.run(rotationId, crash ? { crash } : {});
-  crashes += crashCount;
   // A delayed call of a crashed worker may arrive after the end.
   for (const call of world.callsAfterCrash.splice(0)) await call().catch(() => {});
   expect(row.status, JSON.stringify(row.failure ?? row.attention)).toBe(finalStatus);
-  await keys.expectInvariants(account, row, violations);
-  values.push(keys.currentKey(account.id, "key2"));
-  return crashes > 0;
+  await keys.expectInvariants(resource, row, violations);
+  values.push(keys.currentKey(resource.id, resource.kind.pairs[0]![1]));
+  return crashCount > 0;
+}
+
+/** Rotates with a crash. An error names the crash, so that the run can be repeated. */
+const crashAt = (scenario: Scenario, crash: SimulatedCrash, kind?: string) =>
+  rotateWithCrash(scenario, crash, kind).catch((error: unknown) => {
+    const text = error instanceof Error ? error.message : String(error);
+    throw new Error(`SEED=${SEED}, ${crash.crashKind} call ${crash.callNumber}: ${text}`, { cause: error });
+  });
+
+/** Returns the calls of the worker of a rotation without a crash, in order. */
+async function callsOfWorker(kind: string): Promise<string[]> {
+  const callsBefore = keys.world.calls.length;
+  await rotateWithCrash(scenarios[0]!, undefined, kind);
+  const calls = keys.world.calls.slice(callsBefore);
+  // `begin` makes calls before the first delivery, on another worker.
+  const begin = calls.lastIndexOf("audit.append", calls.indexOf("queues.send"));
+  return calls.slice(begin + 2);
 }
 
 test.each(scenarios)(
@@ -79,10 +116,7 @@ test.each(scenarios)(
       callNumber += CALLS_BETWEEN_CRASHES, round++
     ) {
       for (const crashKind of IS_CAMPAIGN ? CRASH_KINDS : [CRASH_KINDS[(SEED + round) % 3]!]) {
-        const reached = await rotateWithCrash(scenario, { callNumber, crashKind }).catch((error: unknown) => {
-          const text = error instanceof Error ? error.message : String(error);
-          throw new Error(`SEED=${SEED}, ${crashKind} call ${callNumber}: ${text}`, { cause: error });
-        });
+        const reached = await crashAt(scenario, { callNumber, crashKind });
         if (reached) crashCount++;
       }
     }
@@ -93,28 +127,37 @@ test.each(scenarios)(
 
 /** Crashes at every call to the keys of the resource and to the service's own vault, where the one request is decided. */
 test("a rotation regenerates one key once after a crash at each call about keys", { timeout: 7_200_000 }, async () => {
-  const { world } = keys;
-  const callsBefore = world.calls.length;
-  await rotateWithCrash(scenarios[0]!, undefined);
-  const calls = world.calls.slice(callsBefore);
-  // `begin` makes calls before the first delivery, on another worker.
-  const begin = calls.lastIndexOf("audit.append", calls.indexOf("queues.send"));
-  const ofWorker = calls.slice(begin + 2);
-  const regenerate = ofWorker.indexOf("keys.regenerate") + 1;
+  const regenerate = (await callsOfWorker("storage")).indexOf("keys.regenerate") + 1;
   expect(regenerate).toBeGreaterThan(0);
   let crashes = 0;
-  for (const callNumber of [regenerate - 1, regenerate, regenerate + 1, regenerate + 2, regenerate + 3]) {
-    for (const crashKind of CRASH_KINDS) {
-      const reached = await rotateWithCrash(scenarios[0]!, { callNumber, crashKind }).catch((error: unknown) => {
-        throw new Error(`${crashKind} call ${callNumber} (${ofWorker[callNumber - 1]}): ${String(error)}`, {
-          cause: error,
-        });
-      });
-      if (reached) crashes++;
-    }
-  }
+  for (const callNumber of [regenerate - 1, regenerate, regenerate + 1, regenerate + 2, regenerate + 3])
+    for (const crashKind of CRASH_KINDS) if (await crashAt(scenarios[0]!, { callNumber, crashKind })) crashes++;
   expect(crashes).toBe(15);
 });
+
+test.each(titled(sampled(OTHER_KINDS, 4)))(
+  "a rotation of a key of a %s ends correctly after a crash at a sampled call",
+  { timeout: 14_400_000 },
+  async (_, kind) => {
+    const calls = await callsOfWorker(kind.name);
+    const last = calls.lastIndexOf(kind.proof.by === "list" ? "keys.keys" : "keys.test") + 1;
+    const regenerate = calls.indexOf("keys.regenerate") + 1;
+    expect(Math.min(regenerate, last)).toBeGreaterThan(0);
+    let crashes = 0;
+    if (IS_CAMPAIGN) {
+      for (let callNumber = 1; callNumber <= calls.length; callNumber++)
+        for (const crashKind of CRASH_KINDS)
+          for (const scenario of scenarios)
+            if (await crashAt(scenario, { callNumber, crashKind }, kind.name)) crashes++;
+      console.log(`${kind.title}: ${crashes} crashes, ${calls.length} calls of a rotation without one`);
+    } else {
+      const crashKind = CRASH_KINDS[(SEED + KINDS.indexOf(kind)) % CRASH_KINDS.length]!;
+      for (const callNumber of [regenerate, last])
+        if (await crashAt(scenarios[0]!, { callNumber, crashKind }, kind.name)) crashes++;
+    }
+    expect(crashes).toBeGreaterThan(1);
+  },
+);
 
 const LOST: [string, string, FaultAction][] = (
   [
@@ -129,32 +172,36 @@ const LOST: [string, string, FaultAction][] = (
   ["arm.regenerate*", action.kind, action] as [string, string, FaultAction],
   ["keyvault.setSecret", action.kind, action] as [string, string, FaultAction],
 ]);
-test.each(LOST)("one rotation regenerates one key if the answer to %s fails (%s)", async (operation, _, action) => {
-  const account = keys.addStorageAccount();
-  const violations = keys.watch(account);
-  const { rotationId } = await keys.world.start().begin(account.request, BOSS);
+const LOST_KINDS = IS_CAMPAIGN ? KINDS : KINDS.filter(({ name }) => name === "storage");
+test.each(
+  LOST_KINDS.flatMap(({ name }) => LOST.map(([operation, fault, action]) => [name, operation, fault, action] as const)),
+)("%s: one rotation regenerates one key if the answer to %s fails (%s)", async (kind, operation, _, action) => {
+  const { resource, violations } = addWatched(kind);
+  const { rotationId } = await keys.world.start().begin(resource.request, BOSS);
   keys.control.addFault({ match: { operation }, action, times: 1 });
   const { row } = await keys.world.run(rotationId);
   expect(row.status, JSON.stringify(row.failure ?? row.attention)).toBe("completed");
-  await keys.expectInvariants(account, row, violations);
+  await keys.expectInvariants(resource, row, violations);
 });
 
-test("three workers that get each message at the same time regenerate one key once", async () => {
-  const account: RotatedResource = keys.addStorageAccount();
-  const violations = keys.watch(account);
-  const { world } = keys;
-  const { rotationId } = await world.start().begin(account.request, BOSS);
-  const workers = [world.start(), world.start(), world.start()];
-  let row = await workers[0]!.get(rotationId);
-  for (let round = 0; round < 100 && !isOver(row.status); round++) {
-    const wait = Date.parse(row.dueAt) - world.clock.now().getTime();
-    if (wait > 0) world.advanceClock(wait);
-    await Promise.all(workers.map((worker) => worker.work(rotationId, "request-of-worker")));
-    row = await workers[0]!.get(rotationId);
-  }
-  expect(row.status).toBe("completed");
-  await keys.expectInvariants(account, row, violations);
-});
+test.each(titled(IS_CAMPAIGN ? KINDS : [KINDS[0]!, ...sampled(OTHER_KINDS, 1)]))(
+  "%s: three workers that get each message at the same time regenerate one key once",
+  async (_, kind) => {
+    const { resource, violations } = addWatched(kind.name);
+    const { world } = keys;
+    const { rotationId } = await world.start().begin(resource.request, BOSS);
+    const workers = [world.start(), world.start(), world.start()];
+    let row = await workers[0]!.get(rotationId);
+    for (let round = 0; round < 100 && !isOver(row.status); round++) {
+      const wait = Date.parse(row.dueAt) - world.clock.now().getTime();
+      if (wait > 0) world.advanceClock(wait);
+      await Promise.all(workers.map((worker) => worker.work(rotationId, "request-of-worker")));
+      row = await workers[0]!.get(rotationId);
+    }
+    expect(row.status).toBe("completed");
+    await keys.expectInvariants(resource, row, violations);
+  },
+);
 
 test("no key is logged, stored, sent or audited", () =>
   expectNoValueStored(keys.world, keys.azurite.connectionString(), values));

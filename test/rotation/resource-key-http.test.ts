@@ -145,6 +145,9 @@ test.each(OTHER_KINDS.map((kind) => [kind.title, kind] as const))(
     const value = readConnectionString(stored(assetId))?.key ?? stored(assetId);
     expect(value).not.toBe(old);
     expect(validKeys(kind.type)).toContain(value);
+    for (const key of validKeys(kind.type)) expect(JSON.stringify(done)).not.toContain(key);
+    const unclear = done.notes.filter((note: string) => note.includes("gave no clear answer"));
+    expect(unclear, "the note of an unclear proof").toEqual([]);
     expect(validKeys(kind.type)).toContain(old);
   },
 );

@@ -1,11 +1,12 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { startAzurite } from "../../infra/local/azurite.ts";
 import { Problem } from "../../shared/platform/http/problem.ts";
-import { testStorageKey } from "../../shared/platform/storage/account-key.ts";
-import { DAY_MS } from "../../shared/platform/time.ts";
+import { DAY_MS, MINUTE_MS } from "../../shared/platform/time.ts";
 import { rotationView } from "../../shared/rotation/api.ts";
 import { unknownConsumers } from "../../shared/rotation/consumer.ts";
 import type { ResourceKeyRequest } from "../../shared/rotation/request.ts";
+import { authorize } from "../../shared/rotation/resource-keys/key-requests.ts";
+import { isProvenByRequest, KEY_KINDS } from "../../shared/rotation/resource-keys/kinds.ts";
 import {
   COMPARISONS,
   Comparisons,
@@ -16,10 +17,10 @@ import {
 } from "../../shared/rotation/resource-keys/links.ts";
 import { SimulatedConsumers } from "./consumers.ts";
 import { expectNoValueStored } from "./invariants.ts";
-import { connectionString, openKeyWorld, SECOND_VAULT } from "./resource-key-world.ts";
+import { connectionString, openKeyWorld, type RotatedResource, SECOND_VAULT } from "./resource-key-world.ts";
 import { BOSS, VAULT } from "./world.ts";
 
-// Tests of rotations of storage keys: the plan, the places, the end, the rollback, and what stops a rotation.
+// Tests of rotations of keys of resources, mostly storage accounts: the proof of the new key, the plan, the places, the end, the rollback, and what stops a rotation.
 
 let keys: Awaited<ReturnType<typeof openKeyWorld>>;
 beforeAll(async () => {
@@ -32,6 +33,28 @@ afterEach(() => {
   keys.world.messages.length = 0;
   keys.world.afterWrite = async () => {};
 });
+
+/** Kinds whose new keys a request proves, and the operation of that request in the simulated cloud. */
+const PROVEN = KEY_KINDS.filter(isProvenByRequest);
+const OPERATIONS: Record<string, string> = {
+  storage: "storage.getQueueServiceProperties",
+  cosmos: "cosmos.listDatabases",
+  serviceBus: "serviceBus.getEntity",
+  serviceBusQueue: "serviceBus.getEntity",
+  serviceBusTopic: "serviceBus.getEntity",
+  eventHubs: "eventHubs.getEntity",
+  eventHub: "eventHubs.getEntity",
+  aiServices: "aiServices.listModels",
+  search: "search.getServiceStatistics",
+  signalr: "signalr.connectionExists",
+  webPubSub: "webPubSub.connectionExists",
+  maps: "maps.listWindowsTimeZones",
+  appConfiguration: "appconfiguration.list",
+  batch: "batch.listPools",
+  containerRegistry: "containerRegistry.checkApi",
+};
+/** The resource in the request log: the namespace of a rule. */
+const ownerOf = ({ id }: RotatedResource) => id.split("/").slice(0, 9).join("/");
 
 const rotate = (request: ResourceKeyRequest) => keys.world.rotate(request);
 const problemOf = async (work: Promise<unknown>): Promise<string> => {
@@ -111,55 +134,92 @@ test("a user can finish the overlap period", async () => {
   expect((await keys.world.run(rotationId)).row.status).toBe("completed");
 });
 
-describe("the new storage key is tested with a request", () => {
-  const requests = (id: string) =>
-    keys.control.requests({ operation: "storage.getQueueServiceProperties", resource: id });
+test("a rotation of a send-only rule of a queue ends with a note, because no harmless request proves its key", async () => {
+  const rule = keys.addResource("serviceBusQueue");
+  keys.control.consumers.change(rule.id, { properties: { rights: ["Send"] } });
+  const row = await rotate(rule.request);
+  await keys.expectInvariants(rule, row, []);
+  expect(row.notes.filter((note) => note.includes("gave no clear answer"))).toHaveLength(1);
+});
 
-  test("twice, before a vault secret is written", async () => {
-    const account = keys.addStorageAccount();
-    const row = await rotate(account.request);
-    expect([row.status, requests(account.id).map(({ status }) => status)]).toEqual(["completed", [200, 200]]);
-  });
+describe.each(PROVEN.map((kind) => [kind.title, kind] as const))(
+  "%s: the new key is tested with a request",
+  (_, kind) => {
+    const requests = (resource: RotatedResource) =>
+      keys.control
+        .requests({ operation: OPERATIONS[kind.name]!, resource: ownerOf(resource) })
+        .map(({ status }) => status);
 
-  test("and a key that the account rejects is written nowhere", async () => {
-    const account = keys.addStorageAccount();
-    keys.world.keysOf = (client) => ({
-      ...client,
-      test: (id, kind) => client.test(id, kind, keys.currentKey(id, "key1").replaceAll(/[A-M]/g, "N")),
+    test("that the resource accepts twice, before a vault secret is written", async () => {
+      const resource = keys.addResource(kind.name);
+      const [old, other] = kind.pairs[0]!.map((name) => keys.currentKey(resource.id, name));
+      const violations = keys.watch(resource);
+      const row = await rotate(resource.request);
+      await keys.expectInvariants(resource, row, violations);
+      expect([row.status, row.notes.filter((note) => note.includes("gave no clear answer"))]).toEqual([
+        "completed",
+        [],
+      ]);
+      const status = kind.proof.by === "https" ? kind.proof.accepted.at(-1) : 200;
+      expect(requests(resource)).toEqual([status, status]);
+      const view = rotationView(row);
+      expect(view.plan.find(({ step }) => step === "prove")!.text).toContain("accepts a request with it");
+      const values = [old!, other!, keys.currentKey(resource.id, kind.pairs[0]![1])];
+      await expectNoValueStored(keys.world, keys.azurite.connectionString(), values);
+      // A key in an address would be in the logs of proxies and of the service.
+      const addresses = decodeURIComponent(JSON.stringify(keys.control.requests().map(({ path }) => path)));
+      for (const value of values) expect(addresses).not.toContain(value);
     });
-    const row = await rotate(account.request).finally(() => {
-      keys.world.keysOf = (client) => client;
+
+    test("and a key that the resource rejects for 15 minutes is written nowhere", async () => {
+      const resource = keys.addResource(kind.name);
+      keys.control.consumers.delayNewKeys(resource.id, Number.POSITIVE_INFINITY);
+      const row = await rotate(resource.request);
+      expect([row.status, row.failure?.code]).toEqual(["failed", "notProven"]);
+      await keys.expectInvariants(resource, row, []);
     });
-    expect([row.status, row.failure?.code]).toEqual(["failed", "notProven"]);
-    await keys.expectInvariants(account, row, []);
-  });
 
-  test("unless the account does not answer, which a note says", async () => {
-    const account = keys.addStorageAccount();
-    keys.control.addFault({ match: { operation: "storage.getQueueServiceProperties" }, action: { kind: "firewall" } });
-    const row = await rotate(account.request);
-    expect([row.status, row.notes.filter((note) => note.includes("gave no clear answer")).length]).toEqual([
-      "completed",
-      1,
-    ]);
-  });
+    test("and a key that the resource accepts after some minutes is written then", async () => {
+      const resource = keys.addResource(kind.name);
+      keys.control.consumers.delayNewKeys(resource.id, 5 * MINUTE_MS);
+      const violations = keys.watch(resource);
+      const row = await rotate(resource.request);
+      expect([row.status, row.proof!.tries > 12]).toEqual(["completed", true]);
+      await keys.expectInvariants(resource, row, violations);
+    });
 
-  test("and Azurite accepts each of its two keys and rejects others", async () => {
-    const [one, two, other] = ["one", "two", "other"].map((text) =>
-      Buffer.from(text.padEnd(64, "-")).toString("base64"),
+    test("unless the resource gives no clear answer, which a note says", async () => {
+      const resource = keys.addResource(kind.name);
+      keys.control.addFault({ match: { operation: OPERATIONS[kind.name]! }, action: { kind: "firewall" } });
+      const row = await rotate(resource.request);
+      await keys.expectInvariants(resource, row, []);
+      expect([row.status, row.notes.filter((note) => note.includes("gave no clear answer")).length]).toEqual([
+        "completed",
+        1,
+      ]);
+    });
+  },
+);
+
+test("Azurite accepts each of its two storage keys and rejects others", async () => {
+  const [one, two, other] = ["one", "two", "other"].map((text) => Buffer.from(text.padEnd(64, "-")).toString("base64"));
+  const storage = await startAzurite({
+    accounts: ["twokeys"],
+    environment: { AZURITE_ACCOUNTS: `twokeys:${one}:${two}` },
+  });
+  try {
+    const endpoint = /QueueEndpoint=([^;]+)/.exec(storage.connectionString())![1]!;
+    const url = new URL(`${endpoint.replace(/\/$/, "")}/?restype=service&comp=properties`);
+    const statuses = await Promise.all(
+      [one, two, other].map(async (key) => {
+        const request = { method: "GET", url, account: "twokeys", rule: "", key: key!, now: new Date() } as const;
+        return (await fetch(url, { headers: await authorize({ name: "storageSharedKey" }, request) })).status;
+      }),
     );
-    const storage = await startAzurite({
-      accounts: ["twokeys"],
-      environment: { AZURITE_ACCOUNTS: `twokeys:${one}:${two}` },
-    });
-    try {
-      const endpoint = /QueueEndpoint=([^;]+)/.exec(storage.connectionString())![1]!;
-      const results = await Promise.all([one, two, other].map((key) => testStorageKey(endpoint, "twokeys", key!)));
-      expect(results).toEqual(["accepted", "accepted", "rejected"]);
-    } finally {
-      await storage.stop();
-    }
-  });
+    expect(statuses).toEqual([200, 200, 403]);
+  } finally {
+    await storage.stop();
+  }
 });
 
 describe("a rotation does not start", () => {
@@ -223,6 +283,28 @@ describe("a rotation does not start", () => {
       keys.world.consumers = unknownConsumers();
     }
     expect(keys.regenerationsOf(id)).toEqual([]);
+  });
+
+  test("if a consumer has a literal copy of the other key, unless the request accepts that", async () => {
+    const { id, places, request } = keys.addStorageAccount();
+    const since = keys.world.clock.now().toISOString();
+    const comparison = { resourceId: id, since, hasUnread: false };
+    await keys.world.tables().put(Comparisons, COMPARISONS, comparisonKey(id), comparison);
+    const consumers = new SimulatedConsumers(keys.world);
+    keys.world.consumers = consumers;
+    const start = (acceptUnread: boolean) =>
+      keys.world.start().begin({ ...request, includeResources: [], acceptUnread }, BOSS);
+    try {
+      consumers.add(`copy-${id}`, places[0]!.secretName, "willBreak", { copy: true, keyNames: ["key1", "key2"] });
+      expect(await problemOf(start(false))).toMatch(/^notRotatable: webApp copy-.* \(SECRET\) contains key2/);
+      expect(keys.regenerationsOf(id)).toEqual([]);
+      // A copy of the key in use stays valid.
+      consumers.consumersById.clear();
+      consumers.add(`copy-${id}`, places[0]!.secretName, "willBreak", { copy: true, keyNames: ["key1"] });
+      expect((await start(false)).status).toBe("planned");
+    } finally {
+      keys.world.consumers = unknownConsumers();
+    }
   });
 
   test("if the secret of an unreadable link stores the other key", async () => {

@@ -1,6 +1,7 @@
 import { TableClient } from "@azure/data-tables";
 import type { Company } from "simulated-cloud/company/company.ts";
 import { keyCompany } from "simulated-cloud/company/key-company.ts";
+import type { CompanyChild } from "simulated-cloud/company/resources.ts";
 import { expect } from "vitest";
 import { VAULTS, Vaults, vaultKey } from "../../shared/inventory/vault.ts";
 import type { ResourceKeyRequest } from "../../shared/rotation/request.ts";
@@ -10,6 +11,7 @@ import { isOver, type RotationRecord } from "../../shared/rotation/rotation.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
 import { vaultRecord } from "../inventory/write-assets.ts";
 import { openStorage } from "../support/storage.ts";
+import type { SimulatedConsumers } from "./consumers.ts";
 import { SERVICE_VAULT, VAULT, World } from "./world.ts";
 
 const SUBSCRIPTION = "11111111-1111-4111-8111-111111111111";
@@ -43,6 +45,10 @@ export async function openKeyWorld() {
   const { cloud, config } = await startTestCloud({ company });
   const world = new World(cloud, config, azurite.connectionString());
   const { control } = cloud;
+  const kinds = new Map<string, KeyKind>();
+  /** The name of a key in the cloud's history. Only App Configuration has names and IDs. */
+  const historyName = (id: string, name: string): string =>
+    kinds.get(id)?.name === "appConfiguration" ? CONFIGURATION_IDS[name]! : name;
   for (const name of [VAULT, SECOND_VAULT]) {
     await world.tables().put(Vaults, VAULTS, vaultKey(name), {
       ...vaultRecord(name, SUBSCRIPTION),
@@ -50,11 +56,12 @@ export async function openKeyWorld() {
       vaultUri: world.vaultUriOf(name),
     });
   }
-  let accounts = 0;
+  let resources = 0;
 
   /** The current value of a key by the cloud's own history. */
   const currentKey = (id: string, name: string): string =>
-    control.consumers.keys(id).findLast(({ key, until }) => key === name && until === undefined)!.value;
+    control.consumers.keys(id).findLast(({ key, until }) => key === historyName(id, name) && until === undefined)!
+      .value;
   const validValues = (id: string) =>
     control.consumers.keys(id).flatMap(({ value, until }) => (until === undefined ? [value] : []));
   const storedValue = ({ vaultName, secretName }: KeyPlace): string => control.secretValue(vaultName, secretName) ?? "";
@@ -62,15 +69,63 @@ export async function openKeyWorld() {
   const regenerationsOf = (id: string) =>
     control.consumers.keys(id).filter(({ regeneration }) => regeneration !== undefined);
 
-  /** Watches from now on that each place always stores a valid key. Returns the violations. */
-  function watch({ id, places }: Pick<RotatedResource, "id" | "places">): string[] {
+  /** Watches from now on that each place and each consumer always has a valid key. Returns the violations. */
+  function watch({ id, places }: Pick<RotatedResource, "id" | "places">, consumers?: SimulatedConsumers): string[] {
     const violations: string[] = [];
+    const keyIn = (value: string) => readConnectionString(value)?.key ?? value;
     world.afterWrite = async () => {
       const valid = validValues(id);
       for (const place of places)
         if (!valid.includes(storedKey(place))) violations.push(`${place.vaultName}/${place.secretName}`);
+      for (const consumer of consumers?.consumersById.keys() ?? [])
+        if (!valid.includes(keyIn(consumers!.valueOf(consumer)))) violations.push(consumer);
     };
     return violations;
+  }
+
+  /**
+   * Adds a resource of a kind. Two vault secrets store the first key of its first pair: alone, and in a connection string if the
+   * kind has one.
+   */
+  function addResource(kindName: string): RotatedResource {
+    const kind = kindOfName(kindName);
+    const name = `stacme${++resources}`;
+    const [namespace, first, ...collections] = kind.type.split("/");
+    const below = (index: number): Pick<CompanyChild, "children"> => {
+      const collection = collections[index];
+      return collection === undefined
+        ? {}
+        : { children: { [collection]: [{ name: childName(collection), ...below(index + 1) }] } };
+    };
+    const root = control.consumers.put(SUBSCRIPTION, {
+      type: `${namespace}/${first}`,
+      name,
+      resourceGroup: "rg-shop",
+      kind: "StorageV2",
+      ...(kindName === "containerRegistry" && { properties: { adminUserEnabled: true } }),
+      ...below(0),
+    });
+    const id = [root, ...collections.flatMap((collection) => [collection, childName(collection)])].join("/");
+    kinds.set(id, kind);
+    const inUse = kind.pairs[0]![0];
+    const key = currentKey(id, inUse);
+    const places = [
+      { vaultName: VAULT, secretName: `${name}-key` },
+      { vaultName: SECOND_VAULT, secretName: `${name}-connection` },
+    ];
+    const tags = { owner: "shop@acme.example", CredentialId: inUse, tier: `${inUse}-tier` };
+    control.putSecret(VAULT, { name: places[0]!.secretName, value: key, tags });
+    const inString = CONNECTION_STRINGS[kind.formats[0] ?? ""]?.(name, key) ?? key;
+    control.putSecret(SECOND_VAULT, { name: places[1]!.secretName, value: inString });
+    const request: ResourceKeyRequest = {
+      issuer: "resourceKey",
+      resourceId: id,
+      targets: places,
+      overlapDays: 7,
+      regenerateOld: false,
+      acceptUnread: true,
+    };
+    return { id, kind, places, request };
   }
 
   return {
@@ -84,35 +139,8 @@ export async function openKeyWorld() {
     watch,
 
     /** Adds a storage account whose first key two vault secrets store: alone, and in a connection string. */
-    addStorageAccount(): RotatedResource {
-      const name = `stacme${++accounts}`;
-      const id = control.consumers.put(SUBSCRIPTION, {
-        type: "Microsoft.Storage/storageAccounts",
-        name,
-        resourceGroup: "rg-shop",
-        kind: "StorageV2",
-      });
-      const key = currentKey(id, "key1");
-      const places = [
-        { vaultName: VAULT, secretName: `${name}-key` },
-        { vaultName: SECOND_VAULT, secretName: `${name}-connection` },
-      ];
-      control.putSecret(VAULT, {
-        name: places[0]!.secretName,
-        value: key,
-        tags: { owner: "shop@acme.example", CredentialId: "key1", tier: "key1-tier" },
-      });
-      control.putSecret(SECOND_VAULT, { name: places[1]!.secretName, value: connectionString(name, key) });
-      const request: ResourceKeyRequest = {
-        issuer: "resourceKey",
-        resourceId: id,
-        targets: places,
-        overlapDays: 7,
-        regenerateOld: false,
-        acceptUnread: true,
-      };
-      return { id, kind: kindOfName("storage"), places, request };
-    },
+    addStorageAccount: (): RotatedResource => addResource("storage"),
+    addResource,
 
     /** Writes a row without a signature, as someone with write access to the tables does. */
     async forgeRow(table: string, partitionKey: string, rowKey: string, row: Record<string, unknown>) {
@@ -126,18 +154,19 @@ export async function openKeyWorld() {
       await client.upsertEntity({ ...Object.fromEntries(columns), partitionKey, rowKey });
     },
 
-    /** Checks what must be true after every rotation of a storage account, also a failed one. */
+    /** Checks what must be true after every rotation of a key, also a failed one. */
     async expectInvariants(resource: RotatedResource, row: RotationRecord, violations: readonly string[]) {
-      const { id, places } = resource;
-      const label = `${row.status} ${JSON.stringify(row.failure ?? row.attention ?? "")}`;
+      const { id, kind, places } = resource;
+      const [first, second] = kind.pairs[0]!;
+      const label = `${kind.name} ${row.status} ${JSON.stringify(row.failure ?? row.attention ?? "")}`;
       expect(violations, label).toEqual([]);
       const regenerated = regenerationsOf(id).map(({ key }) => key);
-      const allowed = row.status === "completed" ? ["key2"] : [];
-      if (row.status === "completed") expect(regenerated, label).toEqual(allowed);
-      else expect(["key2", undefined], label).toContain(regenerated[0]);
+      const created = historyName(id, second);
+      if (row.status === "completed") expect(regenerated, label).toEqual([created]);
+      else expect([created, undefined], label).toContain(regenerated[0]);
       expect(regenerated.length, label).toBeLessThanOrEqual(1);
-      const key = row.status === "completed" ? "key2" : "key1";
-      for (const place of places) expect(storedKey(place), label).toBe(currentKey(id, key));
+      const key = currentKey(id, row.status === "completed" ? second : first);
+      for (const place of places) expect(storedKey(place), label).toBe(key);
       if (!isOver(row.status)) return;
       const copies = control.items(SERVICE_VAULT, "secrets").filter(({ name }) => name.includes(row.rotationId));
       expect(copies, label).toEqual([]);
@@ -153,3 +182,25 @@ export async function openKeyWorld() {
 
 export const connectionString = (account: string, key: string): string =>
   `DefaultEndpointsProtocol=https;AccountName=${account};AccountKey=${key};EndpointSuffix=core.windows.net`;
+
+/** Connection strings by format, with the first key of the pair. */
+const CONNECTION_STRINGS: Partial<Record<string, (name: string, key: string) => string>> = {
+  storage: connectionString,
+  cosmos: (name, key) => `AccountEndpoint=https://${name}.documents.azure.com:443/;AccountKey=${key};`,
+  sharedAccessKey: (name, key) =>
+    `Endpoint=sb://${name}.servicebus.windows.net/;SharedAccessKeyName=app;SharedAccessKey=${key}`,
+  redis: (name, key) => `${name}.redis.cache.windows.net:6380,password=${key},ssl=True,abortConnect=False`,
+  accessKey: (name, key) => `Endpoint=https://${name}.service.signalr.net;AccessKey=${key};Version=1.0;`,
+  appConfiguration: (name, key) => `Endpoint=https://${name}.azconfig.io;Id=${name}-p;Secret=${key}`,
+};
+
+/** IDs of App Configuration's keys in the cloud's history, by their names. */
+const CONFIGURATION_IDS: Record<string, string> = {
+  Primary: "p",
+  Secondary: "s",
+  "Primary Read Only": "pr",
+  "Secondary Read Only": "sr",
+};
+
+const childName = (collection: string): string =>
+  ({ authorizationRules: "app", databases: "default" })[collection] ?? "orders";

@@ -1,4 +1,5 @@
 import fc from "fast-check";
+import { jwtVerify } from "jose";
 import type { Cloud } from "simulated-cloud/cloud.ts";
 import { keyCompany } from "simulated-cloud/company/key-company.ts";
 import type { FaultAction } from "simulated-cloud/faults.ts";
@@ -9,8 +10,16 @@ import {
   readConnectionString,
   rewriteConnectionString,
 } from "../../shared/rotation/resource-keys/connection-strings.ts";
+import { authorize } from "../../shared/rotation/resource-keys/key-requests.ts";
 import { createKeysClient, type KeysClient } from "../../shared/rotation/resource-keys/keys-client.ts";
-import { KEY_KINDS, type KeyKind, kindOfType, otherKey } from "../../shared/rotation/resource-keys/kinds.ts";
+import {
+  isProvenByRequest,
+  KEY_KINDS,
+  type KeyKind,
+  kindOfType,
+  type ListedKey,
+  otherKey,
+} from "../../shared/rotation/resource-keys/kinds.ts";
 import { containedKeys, findHeldKey, proposeByTags } from "../../shared/rotation/resource-keys/matching.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
 import { expectFailure, recordingLog, SHORT_WAITS } from "../azure/services.ts";
@@ -27,7 +36,7 @@ beforeAll(async () => {
   const live = await startTestCloud({ company: "keys" });
   ({ cloud } = live);
   const arm = createArm({ config: live.config, identity: createIdentity(live.config), log, limits: SHORT_WAITS });
-  client = createKeysClient(arm, { checks: 4, firstWaitMs: 1 });
+  client = createKeysClient(arm, live.config.cloud, { checks: 4, firstWaitMs: 1 });
 });
 afterEach(() => {
   cloud.control.clearFaults();
@@ -48,6 +57,144 @@ async function regenerateFirst(kind: KeyKind) {
   const isOld = (value: string) => value === old.value;
   return { old, isOld, now: await client.regenerate(idOf(kind), kind, old.name, isOld) };
 }
+
+describe("a signed request", () => {
+  const request = (url: string, key: string, now: Date) => ({
+    method: "GET" as const,
+    url: new URL(url),
+    account: "account",
+    rule: "rule",
+    key,
+    now,
+  });
+
+  test("to Cosmos DB has the signature of Azure's own example", async () => {
+    // The example of https://learn.microsoft.com/rest/api/cosmos-db/access-control-on-cosmosdb-resources
+    const key = "dsZQi3KtZmCv1ljt3VNWNm7sQUF1y5rJfC6kv5JiwvW0EndXdDku/dkKBp8/ufDToSxLzR4y+O/0H/t4bQtVNw==";
+    const headers = await authorize(
+      { name: "masterKey" },
+      request("https://account.documents.azure.com/dbs/ToDoList", key, new Date("2017-04-27T00:51:12Z")),
+    );
+    expect(headers).toMatchObject({
+      authorization: expect.stringMatching(
+        /^type%3dmaster%26ver%3d1.0%26sig%3dc09PEVJrgp2uQRkr934kFbTqhByc7TVr3OHyqlu%2bc%2bc%3d$/i,
+      ),
+      "x-ms-date": "Thu, 27 Apr 2017 00:51:12 GMT",
+    });
+  });
+
+  test("to SignalR has a token for the address without its query", async () => {
+    const key = "an-access-key-of-more-than-32-bytes-for-hs256";
+    const now = new Date();
+    const url = "https://one.service.signalr.net/api/hubs/probe/connections/none?api-version=2022-06-01";
+    const { authorization } = await authorize({ name: "jwt" }, request(url, key, now));
+    const { payload } = await jwtVerify(authorization!.replace("Bearer ", ""), Buffer.from(key), {
+      algorithms: ["HS256"],
+      audience: "https://one.service.signalr.net/api/hubs/probe/connections/none",
+    });
+    expect(payload.exp! - payload.iat!).toBe(600);
+  });
+
+  test("to Service Bus has a token for the entity, and for the namespace if the path is one of the namespace", async () => {
+    const signed = async (url: string) =>
+      (await authorize({ name: "sharedAccessSignature" }, request(url, "key", new Date(0)))).authorization;
+    expect(await signed("https://one.servicebus.windows.net/orders?api-version=2017-04")).toMatch(
+      /^SharedAccessSignature sr=https%3A%2F%2Fone\.servicebus\.windows\.net%2Forders&sig=[^&]+&se=600&skn=rule$/,
+    );
+    expect(await signed("https://one.servicebus.windows.net/$namespaceinfo?api-version=2017-04")).toContain(
+      "sr=https%3A%2F%2Fone.servicebus.windows.net%2F&",
+    );
+  });
+});
+
+describe("the proof of a key", () => {
+  const PROVEN = ROTATED.filter(isProvenByRequest).map((kind) => [kind.title, kind] as const);
+  /** The resource that has the address: the namespace of a rule. */
+  const ownerOf = (kind: KeyKind) => idOf(kind).split("/").slice(0, 9).join("/");
+  const requests = () => cloud.control.requests();
+  /** Returns a key of the same length and characters that the resource does not have. */
+  const wrong = (key: ListedKey): ListedKey => ({
+    ...key,
+    value: `${key.value.slice(1, -2)}${key.value[0]}${key.value.slice(-2)}`,
+  });
+
+  test.each(PROVEN)("%s accepts each of its keys and rejects another", async (_, kind) => {
+    const [one, two] = (await client.keys(idOf(kind), kind)) as [ListedKey, ListedKey];
+    const test = (key: ListedKey, control?: ListedKey) => client.test(idOf(kind), kind, key, control);
+    expect([await test(one, two), await test(two, one)]).toEqual(["accepted", "accepted"]);
+    expect(await test(wrong(one), two)).toBe("rejected");
+    // Without a valid control, a firewall could be the reason.
+    expect(await test(wrong(one), wrong(two))).toBe("unclear");
+    const old = one;
+    cloud.control.consumers.regenerateKey(idOf(kind), kind.name === "appConfiguration" ? "p" : one.name);
+    expect(await test(old, two)).toBe("rejected");
+  });
+
+  test.each(PROVEN)("%s: an unclear answer proves nothing", async (_, kind) => {
+    const [one, two] = (await client.keys(idOf(kind), kind)) as [ListedKey, ListedKey];
+    const host = new RegExp(
+      /\.(queue|documents|servicebus|cognitiveservices|search|signalr|webpubsub|batch|azurecr|azconfig)\.localhost|^atlas/,
+    );
+    await client.test(idOf(kind), kind, one, two);
+    const { operation } = requests().findLast((request) => host.test(request.host))!;
+    const actions: FaultAction[] = [
+      { kind: "firewall" },
+      { kind: "fail", status: 500 },
+      { kind: "fail", status: 503 },
+      { kind: "throttle" },
+      { kind: "reset" },
+      { kind: "loseAnswer" },
+    ];
+    for (const action of actions) {
+      cloud.control.addFault({ match: { operation }, action });
+      expect(await client.test(idOf(kind), kind, one, two), JSON.stringify(action)).toBe("unclear");
+      cloud.control.clearFaults();
+    }
+  });
+
+  const DISABLED = ["storage", "cosmos", "serviceBus", "aiServices", "signalr", "webPubSub", "maps"];
+  test.each(DISABLED)("%s: keys that are disabled are no wrong keys", async (name) => {
+    const kind = kindNamed(name);
+    const [one, two] = (await client.keys(idOf(kind), kind)) as [ListedKey, ListedKey];
+    const set = (isOff: boolean) =>
+      cloud.control.consumers.change(ownerOf(kind), {
+        properties: name === "storage" ? { allowSharedKeyAccess: !isOff } : { disableLocalAuth: isOff },
+      });
+    set(true);
+    expect(await client.test(idOf(kind), kind, one, two)).toBe("unclear");
+    set(false);
+    expect(await client.test(idOf(kind), kind, one, two)).toBe("accepted");
+  });
+
+  /** Members of a resource's properties that contain its address. */
+  const addressed = PROVEN.filter(([, { name }]) => name !== "maps");
+  test.each(addressed)("%s: no request leaves for an address outside of Azure's domains", async (_, kind) => {
+    const [one, two] = (await client.keys(idOf(kind), kind)) as [ListedKey, ListedKey];
+    const { port } = new URL(cloud.environment.AZURE_RESOURCE_MANAGER_ENDPOINT!);
+    const member = (kind.proof.by === "https" ? kind.proof.address! : "endpoint").split(".")[0]!;
+    const resource = cloud.control.consumers.properties(ownerOf(kind))[member];
+    const foreign = [
+      `https://evil.localhost:${port}/`,
+      `http://evil.localhost:${port}/`,
+      `https://user:x@evil.localhost:${port}`,
+    ];
+    for (const address of foreign) {
+      const value = member === "primaryEndpoints" ? { queue: address } : address;
+      cloud.control.consumers.change(ownerOf(kind), { properties: { [member]: value } });
+      const before = requests().length;
+      expect(await client.test(idOf(kind), kind, one, two)).toBe("unclear");
+      expect(
+        new Set(
+          requests()
+            .slice(before)
+            .map(({ host }) => host),
+        ),
+      ).toEqual(new Set(["management.localhost"]));
+    }
+    cloud.control.consumers.change(ownerOf(kind), { properties: { [member]: resource } });
+    expect(cloud.control.foreignRequests()).toEqual([]);
+  });
+});
 
 describe("the table of kinds", () => {
   test.each(ROTATED.map((kind) => [kind.title, kind] as const))(

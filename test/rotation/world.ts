@@ -201,7 +201,7 @@ export class World {
     const proof = createSignInProof(config);
     const { tenantId } = this.cloud.app;
     const tables = this.#tables();
-    const keys = createKeysClient(createArm(cloud), { checks: 6, firstWaitMs: 1 });
+    const keys = createKeysClient(createArm(cloud), config.cloud, { checks: 6, firstWaitMs: 1 });
     const keyLinks = createKeyLinks({ tables, config, vaults, keys, index: { findSecrets: async () => [] }, log });
     return createRotations({
       tables: crashable("tables", tables),

@@ -41,7 +41,7 @@ export class ConfigurationStores {
   #createService(resource: ArmResource): AppConfiguration {
     // Read-only keys can read only, which is all that a store's clients do here.
     const keyOf = (credential: string) => {
-      const keys = Object.entries(this.#keys.current(resource));
+      const keys = Object.entries(this.#keys.accepted(resource));
       const [, value] = keys.find(([key]) => configurationKeyId(resource.name, key) === credential) ?? [];
       return value === undefined ? undefined : Buffer.from(value, "base64");
     };

@@ -141,6 +141,11 @@ export class ConsumersControl {
     });
   }
 
+  /** Returns the `properties` of a resource, as responses contain them. */
+  properties(id: string): Record<string, unknown> {
+    return structuredClone(this.#resource(id).properties);
+  }
+
   /** Changes app settings as another client. Null removes a setting. */
   changeSettings(id: string, settings: Record<string, string | null>): void {
     this.#consumers.runDueWork();
@@ -207,6 +212,11 @@ export class ConsumersControl {
     this.#parts.keys.finish(resource);
     this.#parts.keys.regenerate(resource, key, { by: "another client", requestId: "control API" });
     this.#parts.keys.finish(resource);
+  }
+
+  /** Makes the service behind a resource's keys accept a new value only after some time. Infinity: never. */
+  delayNewKeys(id: string, milliseconds: number): void {
+    this.#parts.keys.setDelay(this.#resource(id), milliseconds);
   }
 
   /** Returns the behavior of Resource Graph. */

@@ -32,6 +32,8 @@ interface State {
   /** Current values. */
   values: Record<string, string>;
   history: KeyValue[];
+  /** Time after a regeneration for which the service behind the keys does not accept the new value yet, in milliseconds. */
+  delayMs: number;
   /** An accepted regeneration whose value is not valid yet. */
   pending: { key: string; value: string; regeneration: Regeneration; dueAt: number; lists: number } | undefined;
 }
@@ -51,6 +53,19 @@ export class ResourceKeys {
     const state = this.#state(resource);
     if (state.pending !== undefined && this.#clock.now() >= state.pending.dueAt) this.finish(resource);
     return { ...state.values };
+  }
+
+  /** Returns the values that the service behind the keys accepts now, by key. */
+  accepted(resource: ArmResource): Keys {
+    const { delayMs } = this.#state(resource);
+    const isKnown = ([key]: [string, string]) =>
+      Date.parse(this.createdAt(resource, key)) + (this.#isFirst(resource, key) ? 0 : delayMs) <= this.#clock.now();
+    return Object.fromEntries(Object.entries(this.current(resource)).filter(isKnown));
+  }
+
+  /** Sets the time after which the service behind the keys accepts a new value. Infinity: never. */
+  setDelay(resource: ArmResource, milliseconds: number): void {
+    this.#state(resource).delayMs = milliseconds;
   }
 
   /** Returns when a key got its current value. ISO 8601. */
@@ -101,6 +116,10 @@ export class ResourceKeys {
     state.pending = undefined;
   }
 
+  #isFirst(resource: ArmResource, key: string): boolean {
+    return this.#state(resource).history.filter((one) => one.key === key).length === 1;
+  }
+
   #state(resource: ArmResource): State {
     const stored = this.#states.get(resource);
     if (stored !== undefined) return stored;
@@ -112,7 +131,7 @@ export class ResourceKeys {
     // The first values are as old as the simulated cloud can say.
     const from = new Date(0).toISOString();
     const history = keys.map((key) => ({ key, value: values[key]!, from }));
-    const state: State = { values, history, pending: undefined };
+    const state: State = { values, history, delayMs: 0, pending: undefined };
     this.#states.set(resource, state);
     return state;
   }

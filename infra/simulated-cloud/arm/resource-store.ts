@@ -304,6 +304,7 @@ export class ArmStore {
   /** Returns the properties with the address of a resource that has a service in this cloud. */
   #endpoints({ noun }: ResourceType, name: string): Properties {
     const origin = (domain: string) => this.#options.origin(`${name.toLowerCase()}.${domain}`);
+    const host = (domain: string) => new URL(origin(domain)).host;
     switch (noun) {
       case "ConfigurationStore":
         return { endpoint: this.#options.origin(configurationHost(name)) };
@@ -313,6 +314,19 @@ export class ArmStore {
         return { endpoint: `${origin("cognitiveservices.localhost")}/` };
       case "SearchService":
         return { endpoint: origin("search.localhost") };
+      case "CosmosAccount":
+        return { documentEndpoint: `${origin("documents.localhost")}/` };
+      case "ServiceBusNamespace":
+      case "EventHubNamespace":
+        return { serviceBusEndpoint: `${origin("servicebus.localhost")}/` };
+      case "SignalR":
+        return { hostName: host("signalr.localhost") };
+      case "WebPubSub":
+        return { hostName: host("webpubsub.localhost") };
+      case "BatchAccount":
+        return { accountEndpoint: host("batch.localhost") };
+      case "ContainerRegistry":
+        return { loginServer: host("azurecr.localhost") };
       default:
         return {};
     }

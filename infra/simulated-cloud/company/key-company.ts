@@ -42,7 +42,7 @@ const RESOURCES: readonly CompanyResource[] = [
   withChild("Microsoft.AppConfiguration/configurationStores", "appcs-acme-keys", ""),
   withChild("Microsoft.Batch/batchAccounts", "batchacme", ""),
   withChild("Microsoft.ContainerRegistry/registries", "cracme", "", {
-    properties: { adminUserEnabled: true, loginServer: "cracme.azurecr.io" },
+    properties: { adminUserEnabled: true },
   }),
   withChild("Microsoft.Devices/IotHubs", "iot-acme", ""),
 ];

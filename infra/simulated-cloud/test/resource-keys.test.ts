@@ -2,6 +2,7 @@ import { createHmac } from "node:crypto";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { KEY_KINDS, type KeyKind } from "../arm/key-kinds.ts";
 import { type Cloud, startCloud } from "../cloud.ts";
+import { hs256, unsigned } from "../jwt.ts";
 import { type ArmCall, type ArmResponse, armClient } from "./arm-client.ts";
 
 // Tests resources with two keys in the simulated cloud: the list and regenerate calls of each kind, and calls that
@@ -208,6 +209,167 @@ test.each([
   expect([await status(), (await request(host, path)).status]).toEqual([200, rejected]);
   cloud.control.consumers.regenerateKey(idOf(kind), key);
   expect(await status()).toBe(rejected);
+});
+
+/** Signs a text with a key that is base64, or with the key as text. */
+const signed = (key: string | Buffer, text: string) => createHmac("sha256", key).update(text).digest("base64");
+const bytes = (key: string) => Buffer.from(key, "base64");
+const now = () => new Date().toUTCString();
+const anHourAgo = () => new Date(Date.now() - 3_600_000).toUTCString();
+const port = () => new URL(cloud.environment.AZURE_RESOURCE_MANAGER_ENDPOINT!).port;
+const firstKey = (type: string) => currentOf(kindOf(type))[0]![1];
+const seconds = (offset: number) => Math.floor(Date.now() / 1000) + offset;
+
+test("Cosmos DB accepts only a signature with its key, a recent date and a version", async () => {
+  const key = firstKey("Microsoft.DocumentDB/databaseAccounts");
+  const list = async (changed: { key?: string; date?: string; signedDate?: string; version?: string } = {}) => {
+    const date = changed.date ?? now();
+    const text = `get\ndbs\n\n${(changed.signedDate ?? date).toLowerCase()}\n\n`;
+    const token = `type=master&ver=1.0&sig=${signed(bytes(changed.key ?? key), text)}`;
+    const headers = { authorization: encodeURIComponent(token), "x-ms-date": date };
+    const version = changed.version ?? "2018-12-31";
+    return (
+      await request("cosmos-acme.documents.localhost", "/dbs", {
+        headers: { ...headers, ...(version !== "" && { "x-ms-version": version }) },
+      })
+    ).status;
+  };
+  expect(await list()).toBe(200);
+  expect([
+    await list({ key: bytes("other").toString("base64") }),
+    await list({ signedDate: anHourAgo() }),
+    await list({ date: anHourAgo() }),
+    await list({ version: "" }),
+  ]).toEqual([401, 401, 403, 400]);
+});
+
+test("Service Bus and Event Hubs accept only an unexpired token of the right key for the right resource", async () => {
+  const send = async (
+    host: string,
+    path: string,
+    {
+      key,
+      entity = "",
+      expiry = seconds(60),
+      rule = "app",
+      sr = `https://${host}/${entity}`,
+    }: {
+      key: string;
+      entity?: string;
+      expiry?: number;
+      rule?: string;
+      sr?: string;
+    },
+  ) => {
+    const resource = encodeURIComponent(sr);
+    const signature = encodeURIComponent(signed(key, `${resource}\n${expiry}`));
+    const authorization = `SharedAccessSignature sr=${resource}&sig=${signature}&se=${expiry}&skn=${rule}`;
+    return (await request(host, path, { headers: { authorization } })).status;
+  };
+  const queue = firstKey("Microsoft.ServiceBus/namespaces/queues/authorizationRules");
+  const [host, path] = ["sb-acme-orders.servicebus.localhost", "/orders?api-version=2017-04"];
+  expect(await send(host, path, { key: queue, entity: "orders" })).toBe(200);
+  expect([
+    await send(host, path, { key: "other", entity: "orders" }),
+    await send(host, path, { key: queue, entity: "orders", expiry: seconds(-60) }),
+    await send(host, path, { key: queue, entity: "news" }),
+    await send(host, path, { key: queue, sr: "https://sb-other.servicebus.localhost/orders" }),
+    await send(host, path, { key: queue, entity: "orders", rule: "other" }),
+    // A key of a queue can't sign for the namespace.
+    await send(host, "/$namespaceinfo?api-version=2017-04", { key: queue }),
+    await send(host, "/orders", { key: queue, entity: "orders" }),
+  ]).toEqual([401, 401, 401, 401, 401, 401, 400]);
+  const hub = firstKey("Microsoft.EventHub/namespaces/authorizationRules");
+  expect([
+    await send("evhns-acme.servicebus.localhost", "/$Resources/EventHubs?api-version=2014-01", { key: hub }),
+    await send("evhns-acme.servicebus.localhost", "/$Resources/EventHubs?api-version=2014-01", { key: queue }),
+  ]).toEqual([200, 401]);
+  // Without the right Manage, a valid key gets a 401 too.
+  const rule = idOf(kindOf("Microsoft.ServiceBus/namespaces/queues/authorizationRules"));
+  cloud.control.consumers.change(rule, { properties: { rights: ["Send"] } });
+  expect(await send(host, path, { key: queue, entity: "orders" })).toBe(401);
+  cloud.control.consumers.change(rule, { properties: { rights: ["Manage", "Send", "Listen"] } });
+});
+
+test("Batch accepts only a signature with its key and a recent date", async () => {
+  const key = firstKey("Microsoft.Batch/batchAccounts");
+  const list = async (date: string, with_: string, query = "api-version=2024-07-01.20.0&maxresults=1") => {
+    const parameters = query
+      .split("&")
+      .filter((one) => one !== "")
+      .map((one) => one.replace("=", ":"));
+    const text = ["GET", ...Array(11).fill(""), `ocp-date:${date}`, "/batchacme/pools", ...parameters].join("\n");
+    const authorization = `SharedKey batchacme:${signed(bytes(with_), text)}`;
+    return (
+      await request("batchacme.batch.localhost", `/pools?${query}`, { headers: { "ocp-date": date, authorization } })
+    ).status;
+  };
+  expect(await list(now(), key)).toBe(200);
+  expect([
+    await list(now(), bytes("other").toString("base64")),
+    await list(anHourAgo(), key),
+    await list(now(), key, ""),
+  ]).toEqual([403, 403, 400]);
+});
+
+test.each([
+  ["Microsoft.SignalRService/SignalR", "sigr-acme.signalr.localhost", "2022-06-01"],
+  ["Microsoft.SignalRService/WebPubSub", "wps-acme.webpubsub.localhost", "2023-07-01"],
+])("%s accepts only an unexpired token of its key for the address", async (type, host, version) => {
+  const [key, path] = [firstKey(type), "/api/hubs/probe/connections/none"];
+  const audience = `https://${host}:${port()}${path}`;
+  const send = async (token: string, query = `?api-version=${version}`) =>
+    (await request(host, `${path}${query}`, { method: "HEAD", headers: { authorization: `Bearer ${token}` } })).status;
+  const token = (claims: object, secret = key) =>
+    hs256({ typ: "JWT" }, { aud: audience, exp: seconds(60), ...claims }, secret);
+  // The connection does not exist.
+  expect(await send(token({}))).toBe(404);
+  expect([
+    await send(token({}, "other")),
+    await send(token({ aud: `https://${host}:${port()}/api` })),
+    await send(token({ exp: seconds(-60) })),
+    await send(unsigned({}, { aud: audience, exp: seconds(60) })),
+    await send("no token"),
+    await send(token({}), ""),
+  ]).toEqual([401, 401, 401, 401, 401, 400]);
+  // The health endpoint checks no token.
+  expect((await request(host, "/api/health")).status).toBe(200);
+});
+
+test("Azure Maps and a container registry accept only a current key", async () => {
+  const maps = async (key: string, query = "?api-version=1.0") =>
+    (await request("atlas.localhost", `/timezone/enumWindows/json${query}`, { headers: { "subscription-key": key } }))
+      .status;
+  const mapsKey = firstKey("Microsoft.Maps/accounts");
+  expect([await maps(mapsKey), await maps("other"), await maps(mapsKey, "")]).toEqual([200, 401, 400]);
+  const registry = async (user: string, password: string) =>
+    (
+      await request("cracme.azurecr.localhost", "/v2/", {
+        headers: { authorization: `Basic ${Buffer.from(`${user}:${password}`).toString("base64")}` },
+      })
+    ).status;
+  const password = firstKey("Microsoft.ContainerRegistry/registries");
+  expect([
+    await registry("cracme", password),
+    await registry("other", password),
+    await registry("cracme", "x"),
+  ]).toEqual([200, 401, 401]);
+});
+
+test("a service accepts a new key only after its delay", async () => {
+  const kind = kindOf("Microsoft.Search/searchServices");
+  const status = async () =>
+    (
+      await request("srch-acme.search.localhost", "/servicestats?api-version=2024-07-01", {
+        headers: { "api-key": firstKey(kind.type) },
+      })
+    ).status;
+  cloud.control.consumers.delayNewKeys(idOf(kind), 60_000);
+  cloud.control.consumers.regenerateKey(idOf(kind), kind.keys[0]!);
+  expect(await status()).toBe(403);
+  cloud.control.moveClock(61_000);
+  expect(await status()).toBe(200);
+  cloud.control.consumers.delayNewKeys(idOf(kind), 0);
 });
 
 test("a regenerated connection string of App Configuration reads the store, and the old one does not", async () => {

@@ -72,6 +72,7 @@ export function createConsumersOfSecrets(deps: {
     const named = uses.filter(({ edge }) => edge.name !== undefined);
     const toPlanned = async ({ resource, weight, edges: found }: ReturnType<typeof consumersOf>[number]) => {
       const { id, kind, environment } = resource;
+      const keyNames = [...new Set(found.flatMap(({ edge }) => edge.keyName ?? []))];
       const planned: PlannedConsumer = {
         id,
         kind,
@@ -81,6 +82,7 @@ export function createConsumersOfSecrets(deps: {
         evidence: joinedEvidence([...new Set(found.map(({ edge }) => edge.evidence))].sort()),
         how: SLOWEST_FIRST.find((how) => found.some(({ edge }) => howOf(edge) === how))!,
         ...(found.some(({ edge }) => edge.copy) && { copy: true }),
+        ...(keyNames.length > 0 && { keyNames }),
         slowestSeconds: Math.max(...found.map(({ edge }) => edge.refresh.slowestSeconds ?? 0)),
         blast: Math.round(weight * BLAST_PER_WEIGHT),
       };

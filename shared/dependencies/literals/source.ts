@@ -20,7 +20,7 @@ import { notSeenOf, readRow, resourceOf, unreadableRow } from "../azure/resource
 import type { Edge } from "../edge.ts";
 import type { EdgeSource, ReadingItem } from "../edge-source.ts";
 import { CONTAINER_APP_TYPES, SITE_TYPES, settingsOf } from "./settings.ts";
-import { readVaultValues, type VaultValues } from "./vault-values.ts";
+import { type LinkedKeys, readVaultValues, type VaultValues } from "./vault-values.ts";
 
 /** Number of apps that are read concurrently. Azure Resource Manager allows an identity 25 reads a second in a subscription. */
 const APPS_AT_ONCE = 4;
@@ -50,6 +50,8 @@ export function createLiteralSource(deps: {
   vaults: VaultSecretsClients;
   audit: AuditRecorder;
   randomness: Randomness;
+  /** Returns the keys of Azure resources of which a vault secret stores one. @throws {CloudFailure} */
+  keysOfLinks(signal: AbortSignal): AsyncIterable<LinkedKeys>;
   /** Returns the monitored subscriptions. @throws {CloudFailure} */
   units(): Promise<string[]>;
   /** Returns the object ID of the identity's principal, as role assignments name it. */
@@ -105,7 +107,7 @@ export function createLiteralSource(deps: {
       if (failures[0] && signal?.aborted) throw failures[0];
       const edges = settings.flatMap(({ evidence, value }) =>
         values.secretsIn(value).map(
-          ({ vaultName, name }): Edge => ({
+          ({ vaultName, name, keyName }): Edge => ({
             vaultName,
             type: "secret",
             name,
@@ -114,6 +116,7 @@ export function createLiteralSource(deps: {
             evidence,
             refresh: { how: "willBreak" },
             copy: true,
+            ...(keyName !== undefined && { keyName }),
           }),
         ),
       );

@@ -17,6 +17,14 @@ import { candidatesIn, isComparable } from "./comparable-values.ts";
 interface SecretPlace {
   vaultName: string;
   name: string;
+  /** Name of the key of an Azure resource that the value is, if the secret stores, or stored, a key of that resource. */
+  keyName?: string;
+}
+
+/** The keys of an Azure resource, and the vault secrets that store, or stored, one of them. */
+export interface LinkedKeys {
+  places: readonly { vaultName: string; secretName: string }[];
+  keys: readonly { name: string; value: string }[];
 }
 
 /** Counts of the values that were read. */
@@ -58,7 +66,8 @@ const HASH_LENGTH = 22;
 
 /**
  * Reads the current values of all enabled secrets that the identity may read in these subscriptions' vaults, except the
- * service's own vault. Makes one request per 1,000 vaults, one per 1,000 secrets of a vault, and one for each secret.
+ * service's own vault. Makes one request per 1,000 vaults, one per 1,000 secrets of a vault, and one for each secret. Also lists
+ * the keys of resources of which a secret stores one: a setting can contain the other key, or one that a rotation replaced.
  */
 export async function readVaultValues(
   deps: {
@@ -66,6 +75,8 @@ export async function readVaultValues(
     vaults: VaultSecretsClients;
     config: Pick<Config, "SERVICE_KEY_VAULT_URL">;
     randomness: Pick<Randomness, "bytes">;
+    /** @throws {CloudFailure} */
+    keysOfLinks(signal: AbortSignal): AsyncIterable<LinkedKeys>;
   },
   subscriptionIds: readonly string[],
   signal: AbortSignal,
@@ -157,6 +168,16 @@ export async function readVaultValues(
   const range = nameRange(VAULTS);
   for await (const rows of tables.pages(Vaults, { ...range, select: [...select] }))
     await pMap(rows, readIfWatched, { concurrency: VAULTS_AT_ONCE });
+
+  try {
+    for await (const { places: linked, keys } of deps.keysOfLinks(signal))
+      for (const { vaultName, secretName: name } of linked)
+        for (const { name: keyName, value } of keys)
+          if (counts.values < MAX_VALUES) add({ vaultName, name, keyName }, value);
+  } catch (error) {
+    if (!(error instanceof CloudFailure)) throw error;
+    incomplete ||= isTransient(error);
+  }
 
   return {
     counts,

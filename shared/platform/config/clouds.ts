@@ -13,6 +13,23 @@ export interface CloudEndpoints {
   appConfigurationSuffix: string;
   /** Domain of storage account addresses, such as `core.windows.net`. */
   storageSuffix: string;
+  /** Domains that the address of a resource must be in before a request with one of its keys is sent there. */
+  resourceDomains: ResourceDomains;
+  /** Address of Azure Maps, which is the same for all accounts. Undefined in clouds without Azure Maps. */
+  maps?: string;
+}
+
+/** Domains of resources by the kind of service. */
+export interface ResourceDomains {
+  storage: readonly string[];
+  cosmos: readonly string[];
+  messaging: readonly string[];
+  aiServices: readonly string[];
+  search: readonly string[];
+  signalr: readonly string[];
+  webPubSub: readonly string[];
+  batch: readonly string[];
+  containerRegistry: readonly string[];
 }
 
 /**
@@ -29,6 +46,24 @@ const CLOUDS: Record<string, CloudEndpoints> = {
     keyVaultSuffix: "vault.azure.net",
     appConfigurationSuffix: "azconfig.io",
     storageSuffix: "core.windows.net",
+    resourceDomains: {
+      // The second domain is that of accounts with DNS zone endpoints.
+      storage: ["core.windows.net", "storage.azure.net"],
+      cosmos: ["documents.azure.com"],
+      messaging: ["servicebus.windows.net"],
+      aiServices: [
+        "openai.azure.com",
+        "cognitiveservices.azure.com",
+        "services.ai.azure.com",
+        "api.cognitive.microsoft.com",
+      ],
+      search: ["search.windows.net"],
+      signalr: ["service.signalr.net"],
+      webPubSub: ["webpubsub.azure.com"],
+      batch: ["batch.azure.com"],
+      containerRegistry: ["azurecr.io"],
+    },
+    maps: "https://atlas.microsoft.com",
   },
   AzureChinaCloud: {
     authorityHost: "https://login.chinacloudapi.cn",
@@ -39,6 +74,17 @@ const CLOUDS: Record<string, CloudEndpoints> = {
     keyVaultSuffix: "vault.azure.cn",
     appConfigurationSuffix: "azconfig.azure.cn",
     storageSuffix: "core.chinacloudapi.cn",
+    resourceDomains: {
+      storage: ["core.chinacloudapi.cn"],
+      cosmos: ["documents.azure.cn"],
+      messaging: ["servicebus.chinacloudapi.cn"],
+      aiServices: ["openai.azure.cn", "cognitiveservices.azure.cn", "api.cognitive.azure.cn"],
+      search: ["search.azure.cn"],
+      signalr: ["signalr.azure.cn"],
+      webPubSub: ["webpubsub.azure.cn"],
+      batch: ["batch.chinacloudapi.cn"],
+      containerRegistry: ["azurecr.cn"],
+    },
   },
   AzureUSGovernment: {
     authorityHost: "https://login.microsoftonline.us",
@@ -49,6 +95,18 @@ const CLOUDS: Record<string, CloudEndpoints> = {
     keyVaultSuffix: "vault.usgovcloudapi.net",
     appConfigurationSuffix: "azconfig.azure.us",
     storageSuffix: "core.usgovcloudapi.net",
+    resourceDomains: {
+      storage: ["core.usgovcloudapi.net"],
+      cosmos: ["documents.azure.us"],
+      messaging: ["servicebus.usgovcloudapi.net"],
+      aiServices: ["openai.azure.us", "cognitiveservices.azure.us", "api.cognitive.microsoft.us"],
+      search: ["search.azure.us"],
+      signalr: ["signalr.azure.us"],
+      webPubSub: ["webpubsub.azure.us"],
+      batch: ["batch.usgovcloudapi.net"],
+      containerRegistry: ["azurecr.us"],
+    },
+    maps: "https://atlas.azure.us",
   },
 };
 
@@ -61,10 +119,14 @@ export function cloudEndpoints(env: {
   LOG_ANALYTICS_ENDPOINT?: string | undefined;
   AZURE_KEY_VAULT_SUFFIX?: string | undefined;
   AZURE_APP_CONFIGURATION_SUFFIX?: string | undefined;
+  AZURE_RESOURCE_DOMAINS?: readonly string[] | undefined;
+  AZURE_MAPS_ENDPOINT?: string | undefined;
 }): CloudEndpoints {
   const defaults = CLOUDS[env.AZURE_CLOUD]!;
   const authorityHost = env.AZURE_AUTHORITY_HOST ?? defaults.authorityHost;
   const isDefaultHost = authorityHost === defaults.authorityHost;
+  const maps = env.AZURE_MAPS_ENDPOINT ?? defaults.maps;
+  const domains = env.AZURE_RESOURCE_DOMAINS;
   return {
     authorityHost,
     issuers: { v1: defaults.issuers.v1, v2: isDefaultHost ? defaults.issuers.v2 : authorityHost },
@@ -74,5 +136,10 @@ export function cloudEndpoints(env: {
     keyVaultSuffix: env.AZURE_KEY_VAULT_SUFFIX ?? defaults.keyVaultSuffix,
     appConfigurationSuffix: env.AZURE_APP_CONFIGURATION_SUFFIX ?? defaults.appConfigurationSuffix,
     storageSuffix: defaults.storageSuffix,
+    resourceDomains: domains === undefined ? defaults.resourceDomains : sameForAll(defaults.resourceDomains, domains),
+    ...(maps !== undefined && { maps }),
   };
 }
+
+const sameForAll = (all: ResourceDomains, domains: readonly string[]): ResourceDomains =>
+  Object.fromEntries(Object.keys(all).map((name) => [name, domains])) as unknown as ResourceDomains;

@@ -100,6 +100,14 @@ const cloud = {
   AZURE_APP_CONFIGURATION_SUFFIX: domain
     .optional()
     .describe("Domain that every App Configuration store's address must be in."),
+  AZURE_RESOURCE_DOMAINS: list
+    .pipe(z.array(domain))
+    .register(VALUE_FORMATS, { form: "domains, comma separated" })
+    .optional()
+    .describe(
+      "Domains of other Azure resources. A rotation tests a new key with a request only if the resource's address is in one of them.",
+    ),
+  AZURE_MAPS_ENDPOINT: httpsUrl.optional().describe("Address of Azure Maps, with which a rotation tests a new key."),
   AZURE_GRAPH_ENDPOINT: httpsUrl.optional().describe("Address of Microsoft Graph."),
   LOG_ANALYTICS_ENDPOINT: httpsUrl.optional().describe("Address of Log Analytics queries."),
   AZURE_TENANT_ID: guid.optional().describe("Tenant of the application below, and the tenant that a license can name."),

@@ -14,7 +14,7 @@ import { type AllowedNetwork, blockedReason } from "./allowed-addresses.ts";
 // Sends HTTP requests to addresses that users configure, with limits that protect the service's own network.
 
 export interface OutgoingRequest {
-  method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
+  method: "GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE";
   headers: Record<string, string>;
   body?: string;
   /** PEM certificates of the certificate authorities to trust for this host, instead of the public ones. */

@@ -4,7 +4,8 @@ import type { Arm, ArmCall } from "../../platform/azure/arm.ts";
 import { asCloudFailure, CloudFailure, failure, malformedAnswer } from "../../platform/azure/failure.ts";
 import { createResourceGraph, toQueryLiteral } from "../../platform/azure/resource-graph.ts";
 import { resourceName, resourcePath } from "../../platform/azure/resource-id.ts";
-import { type KeyTest, testStorageKey } from "../../platform/storage/account-key.ts";
+import type { CloudEndpoints } from "../../platform/config/clouds.ts";
+import { createKeyTest, type TestKey } from "./key-tests.ts";
 import { KEY_KINDS, type KeyKind, type ListedKey } from "./kinds.ts";
 
 /** A resource that has keys, or that contains resources with keys. */
@@ -42,15 +43,9 @@ export interface KeysClient {
     isOld: (value: string) => boolean,
     signal?: AbortSignal,
   ): Promise<ListedKey>;
-  /**
-   * Tests a value with a read-only request to the resource. Only for kinds in `TESTED_KINDS`; `unclear` for others, and for an
-   * account without a queue service.
-   */
-  test(id: string, kind: KeyKind, value: string): Promise<KeyTest>;
+  /** Tests a key with the request that the table of kinds names. `unclear` for kinds without one. */
+  test: TestKey;
 }
-
-/** Kinds whose keys the service tests with a request. Keys of other kinds are proven by the list of keys only. */
-export const TESTED_KINDS: ReadonlySet<string> = new Set(["storage"]);
 
 export interface KeysClientLimits {
   /** Maximum number of lists after a request that regenerates, until the list has the new value. */
@@ -64,11 +59,6 @@ const LIMITS: KeysClientLimits = { checks: 6, firstWaitMs: 1000 };
 
 const ownerRow = z.object({ id: z.string(), name: z.string(), type: z.string().toLowerCase() });
 const child = z.object({ name: z.string().min(1) });
-const storageAccount = z.object({
-  name: z.string().min(1),
-  properties: z.object({ primaryEndpoints: z.object({ queue: z.url({ protocol: /^https$/ }).optional() }).optional() }),
-});
-
 /** Types that Resource Graph lists: the first two segments of each kind's type, in lower case. */
 const OWNER_TYPES = [...new Set(KEY_KINDS.map(({ type }) => ownerTypeOf(type)))];
 
@@ -76,7 +66,7 @@ function ownerTypeOf(type: string): string {
   return type.split("/").slice(0, 2).join("/").toLowerCase();
 }
 
-export function createKeysClient(arm: Arm, limits = LIMITS): KeysClient {
+export function createKeysClient(arm: Arm, cloud: CloudEndpoints, limits = LIMITS): KeysClient {
   const graph = createResourceGraph(arm);
 
   /** The call of a kind's resource. `last` is the last part of the path. */
@@ -136,23 +126,7 @@ export function createKeysClient(arm: Arm, limits = LIMITS): KeysClient {
 
     keys,
 
-    async test(id, kind, value) {
-      if (!TESTED_KINDS.has(kind.name)) return "unclear";
-      const account = await arm.call(
-        {
-          path: resourcePath(id, kind.type.toLowerCase()),
-          apiVersion: kind.apiVersion,
-          target: {
-            operation: "read the address",
-            resource: `${kind.title} ${resourceName(id)}`,
-            grant: kind.actions[0]!,
-          },
-        },
-        storageAccount,
-      );
-      const endpoint = account.properties.primaryEndpoints?.queue;
-      return endpoint === undefined ? "unclear" : await testStorageKey(endpoint, account.name, value);
-    },
+    test: createKeyTest(arm, cloud),
 
     async regenerate(id, kind, keyName, isOld, signal) {
       if (kind.regenerate === undefined)

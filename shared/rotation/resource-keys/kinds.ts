@@ -1,4 +1,5 @@
 import * as z from "zod";
+import type { ResourceDomains } from "../../platform/config/clouds.ts";
 import type { ConnectionStringFormat } from "./connection-strings.ts";
 
 /** A key of a resource with its value. Do not store or log the value. */
@@ -10,31 +11,36 @@ export interface ListedKey {
   value: string;
 }
 
-/** The cheapest call that proves a key and changes nothing. Texts in braces are parts of the resource. */
+/** How a request is authorized with a key. key-requests.ts has one function for each. */
+export type KeyScheme =
+  | { name: "header"; header: string }
+  | { name: "basic" | "masterKey" | "sharedAccessSignature" | "storageSharedKey" | "batchSharedKey" | "jwt" };
+
+/**
+ * The call that proves a key and changes nothing.
+ *
+ * - `https`: a request. A status in `accepted` proves the key. A status in `refused` is a 401 or 403, which also has other
+ *   causes: a firewall, disabled keys, a missing right. Only if the resource accepts the same request with the other key of the
+ *   pair, it proves that the key is invalid. All other statuses prove nothing.
+ * - `appConfiguration`: a request of Azure's client library for App Configuration.
+ * - `list`: no request proves the key without a change, so only the list of keys does.
+ */
 export type KeyProof =
-  /** An HTTPS request. A status in `accepted` proves the key, and one in `rejected` proves that it is invalid. */
   | {
       by: "https";
       method: "GET" | "HEAD";
-      /** `sharedKey`: storage and Batch signature. `hmac`: App Configuration. `masterKey`: Cosmos DB. `jwt`: signed with the key. */
-      authorization:
-        | { header: string }
-        | "basic"
-        | "sharedKey"
-        | "hmac"
-        | "masterKey"
-        | "jwt"
-        | "sharedAccessSignature";
-      url: string;
+      scheme: KeyScheme;
+      /** Path in the resource's `properties` to its host or address. Undefined: the same host for all resources. */
+      address: string | undefined;
+      /** Domains that the address must be in. */
+      domains: keyof ResourceDomains | undefined;
+      /** Path and query. `{entity}`: the name of the rule's queue, topic or event hub. */
+      path: string;
       accepted: readonly number[];
-      rejected: readonly number[];
-      /** Text of a rejected response that proves an invalid key. Without it, the same status can mean a missing right. */
-      rejectedText?: string;
+      refused: readonly number[];
       documentation: string;
     }
-  /** `AUTH` and `PING` over TLS. */
-  | { by: "redis"; port: number; documentation: string }
-  /** No call proves the key without a change: only the list of keys does. */
+  | { by: "appConfiguration"; request: string; documentation: string }
   | { by: "list"; reason: string; documentation: string };
 
 /** A kind of Azure resource with two keys, of which one can be regenerated while the other is in use. */
@@ -95,8 +101,17 @@ const actionsOf = (type: string, list: string, regenerate: string, ...reads: str
   `${type}/${regenerate}/action`,
 ];
 
-/** Authorization rules of Service Bus and Event Hubs, on the namespace or on an entity. */
-function rules(name: string, title: string, namespace: string, entity: string | undefined, page: string): KeyKind {
+/**
+ * Authorization rules of Service Bus and Event Hubs, on the namespace or on an entity. The proof needs the right Manage. Without
+ * it, the service answers 401 to a valid key too, and no harmless request needs only the right Send or Listen.
+ */
+function rules(
+  name: string,
+  title: string,
+  namespace: string,
+  entity: string | undefined,
+  { page, proof }: { page: string; proof: Pick<Extract<KeyProof, { by: "https" }>, "path" | "documentation"> },
+): KeyKind {
   const parent = entity === undefined ? namespace : `${namespace}/${entity}`;
   const type = `${parent}/authorizationRules`;
   const reads = entity === undefined ? [namespace] : [namespace, parent];
@@ -114,20 +129,28 @@ function rules(name: string, title: string, namespace: string, entity: string | 
     proof: {
       by: "https",
       method: "GET",
-      authorization: "sharedAccessSignature",
-      url: "https://{namespace}.servicebus.windows.net/{entity}?api-version=2017-04",
+      scheme: { name: "sharedAccessSignature" },
+      address: "serviceBusEndpoint",
+      domains: "messaging",
       accepted: [200],
-      rejected: [401],
-      // A rule without the right Manage also gets a 401, with another text.
-      rejectedText: "InvalidSignature",
-      documentation: `${LEARN}rest/api/servicebus/get-entity`,
+      refused: [401],
+      ...proof,
     },
     documentation: `${LEARN}rest/api/${page}/regenerate-keys`,
   };
 }
 
-/** SignalR and Web PubSub, which have the same resource provider. */
-const realtime = (name: string, title: string, type: string, host: string, page: string): KeyKind => ({
+/**
+ * SignalR and Web PubSub, which have the same resource provider. Their health endpoints check no key, so the proof asks for a
+ * connection that does not exist. 404: the token is valid.
+ */
+const realtime = (
+  name: string,
+  title: string,
+  type: string,
+  domains: "signalr" | "webPubSub",
+  { page, proof }: { page: string; proof: { version: string; documentation: string } },
+): KeyKind => ({
   name,
   title,
   type,
@@ -141,27 +164,32 @@ const realtime = (name: string, title: string, type: string, host: string, page:
   proof: {
     by: "https",
     method: "HEAD",
-    authorization: "jwt",
-    url: `https://{name}.${host}/api/hubs/probe/connections/none?api-version=2023-07-01`,
-    // 404: the token is valid, and the connection does not exist.
+    scheme: { name: "jwt" },
+    address: "hostName",
+    domains,
+    path: `/api/hubs/probe/connections/none?api-version=${proof.version}`,
     accepted: [200, 404],
-    rejected: [401],
-    documentation: `${LEARN}rest/api/${page}`,
+    refused: [401, 403],
+    documentation: proof.documentation,
   },
-  documentation: `${LEARN}rest/api/${page.split("/")[0]}`,
+  documentation: `${LEARN}rest/api/${page}`,
 });
 
 const CONFIGURATION_NAMES = ["Primary", "Secondary", "Primary Read Only", "Secondary Read Only"] as const;
 
+const NO_REDIS = "The key is sent over the Redis protocol, which the service does not use.";
+
 /** Returns the proof of a kind whose key is a header of a GET request. */
-const headerProof = (header: string, url: string, rejected: number, page: string): KeyProof => ({
+const headerProof = (
+  header: string,
+  address: Pick<Extract<KeyProof, { by: "https" }>, "address" | "domains" | "path" | "documentation">,
+): KeyProof => ({
   by: "https",
   method: "GET",
-  authorization: { header },
-  url,
+  scheme: { name: "header", header },
   accepted: [200],
-  rejected: [rejected],
-  documentation: `${LEARN}${page}`,
+  refused: [401, 403],
+  ...address,
 });
 
 /** The table of all kinds. */
@@ -180,12 +208,13 @@ export const KEY_KINDS: readonly KeyKind[] = [
     proof: {
       by: "https",
       method: "GET",
-      authorization: "sharedKey",
-      url: "{properties.primaryEndpoints.blob}?restype=account&comp=properties",
+      scheme: { name: "storageSharedKey" },
+      address: "primaryEndpoints.queue",
+      domains: "storage",
+      path: "/?restype=service&comp=properties",
       accepted: [200],
-      rejected: [403],
-      rejectedText: "AuthenticationFailed",
-      documentation: `${LEARN}rest/api/storageservices/get-account-information`,
+      refused: [403],
+      documentation: `${LEARN}rest/api/storageservices/get-queue-service-properties`,
     },
     documentation: `${LEARN}rest/api/storagerp/storage-accounts/regenerate-key`,
   },
@@ -213,23 +242,42 @@ export const KEY_KINDS: readonly KeyKind[] = [
     proof: {
       by: "https",
       method: "GET",
-      authorization: "masterKey",
-      url: "https://{name}.documents.azure.com/dbs",
+      scheme: { name: "masterKey" },
+      address: "documentEndpoint",
+      domains: "cosmos",
+      path: "/dbs",
       accepted: [200],
-      rejected: [401],
+      refused: [401, 403],
       documentation: `${LEARN}rest/api/cosmos-db/access-control-on-cosmosdb-resources`,
     },
     documentation: `${LEARN}rest/api/cosmos-db-resource-provider/database-accounts/regenerate-key`,
   },
   ...(
     [
-      ["serviceBus", "Service Bus namespace rule", "Microsoft.ServiceBus/namespaces", undefined, "namespaces"],
-      ["serviceBusQueue", "Service Bus queue rule", "Microsoft.ServiceBus/namespaces", "queues", "queues"],
-      ["serviceBusTopic", "Service Bus topic rule", "Microsoft.ServiceBus/namespaces", "topics", "topics"],
+      ["serviceBus", "Service Bus namespace rule", undefined, "namespaces", "$namespaceinfo"],
+      ["serviceBusQueue", "Service Bus queue rule", "queues", "queues", "{entity}"],
+      ["serviceBusTopic", "Service Bus topic rule", "topics", "topics", "{entity}"],
     ] as const
-  ).map(([name, title, type, entity, page]) => rules(name, title, type, entity, `servicebus/controlplane/${page}`)),
-  rules("eventHubs", "Event Hubs namespace rule", "Microsoft.EventHub/namespaces", undefined, "eventhub/namespaces"),
-  rules("eventHub", "event hub rule", "Microsoft.EventHub/namespaces", "eventhubs", "eventhub/event-hubs"),
+  ).map(([name, title, entity, page, path]) =>
+    rules(name, title, "Microsoft.ServiceBus/namespaces", entity, {
+      page: `servicebus/controlplane/${page}`,
+      proof: {
+        path: `/${path}?api-version=2017-04`,
+        documentation: `${LEARN}rest/api/servicebus/${entity === undefined ? "namespace/get" : "entity/get"}`,
+      },
+    }),
+  ),
+  ...(
+    [
+      ["eventHubs", "Event Hubs namespace rule", undefined, "namespaces", "$Resources/EventHubs", "list-event-hubs"],
+      ["eventHub", "event hub rule", "eventhubs", "event-hubs", "{entity}", "get-event-hub"],
+    ] as const
+  ).map(([name, title, entity, page, path, call]) =>
+    rules(name, title, "Microsoft.EventHub/namespaces", entity, {
+      page: `eventhub/${page}`,
+      proof: { path: `/${path}?api-version=2014-01`, documentation: `${LEARN}rest/api/eventhub/${call}` },
+    }),
+  ),
   {
     name: "redis",
     title: "Azure Cache for Redis",
@@ -241,7 +289,7 @@ export const KEY_KINDS: readonly KeyKind[] = [
     answer: { all: members({ Primary: "primaryKey", Secondary: "secondaryKey" }) },
     formats: ["redis", "redisUrl"],
     actions: actionsOf("Microsoft.Cache/redis", "listKeys", "regenerateKey"),
-    proof: { by: "redis", port: 6380, documentation: "https://redis.io/docs/latest/commands/auth/" },
+    proof: { by: "list", reason: NO_REDIS, documentation: "https://redis.io/docs/latest/commands/auth/" },
     documentation: `${LEARN}rest/api/redis/redis/regenerate-key`,
   },
   {
@@ -260,7 +308,7 @@ export const KEY_KINDS: readonly KeyKind[] = [
       "regenerateKey",
       "Microsoft.Cache/redisEnterprise",
     ),
-    proof: { by: "redis", port: 10_000, documentation: "https://redis.io/docs/latest/commands/auth/" },
+    proof: { by: "list", reason: NO_REDIS, documentation: "https://redis.io/docs/latest/commands/auth/" },
     documentation: `${LEARN}rest/api/redis/redisenterprisecache/databases/regenerate-key`,
   },
   {
@@ -274,48 +322,49 @@ export const KEY_KINDS: readonly KeyKind[] = [
     answer: { all: members({ Key1: "key1", Key2: "key2" }) },
     formats: [],
     actions: actionsOf("Microsoft.CognitiveServices/accounts", "listKeys", "regenerateKey"),
-    // For the kinds OpenAI and AIServices. Other kinds have no common read-only call.
-    proof: headerProof(
-      "api-key",
-      "{properties.endpoint}openai/models?api-version=2024-10-21",
-      401,
-      "azure/ai-foundry/openai/reference",
-    ),
+    // For accounts of the kinds OpenAI and AIServices. Others have no common call that lists something.
+    proof: headerProof("api-key", {
+      address: "endpoint",
+      domains: "aiServices",
+      path: "/openai/models?api-version=2024-10-21",
+      documentation: `${LEARN}rest/api/azureopenai/models/list`,
+    }),
     documentation: `${LEARN}rest/api/aiservices/accountmanagement/accounts/regenerate-key`,
   },
   {
     name: "search",
     title: "AI Search service",
     type: "Microsoft.Search/searchServices",
-    apiVersion: "2023-11-01",
+    // The first version whose resources have an endpoint.
+    apiVersion: "2025-05-01",
     list: "listAdminKeys",
     regenerate: { path: "regenerateAdminKey" },
     pairs: [["primary", "secondary"]],
     answer: { all: members({ primary: "primaryKey", secondary: "secondaryKey" }) },
     formats: [],
     actions: actionsOf("Microsoft.Search/searchServices", "listAdminKeys", "regenerateAdminKey"),
-    proof: headerProof(
-      "api-key",
-      "https://{name}.search.windows.net/servicestats?api-version=2024-07-01",
-      403,
-      "rest/api/searchservice/get-service-statistics",
-    ),
+    proof: headerProof("api-key", {
+      address: "endpoint",
+      domains: "search",
+      path: "/servicestats?api-version=2024-07-01",
+      documentation: `${LEARN}rest/api/searchservice/get-service-statistics/get-service-statistics`,
+    }),
     documentation: `${LEARN}rest/api/searchmanagement/admin-keys/regenerate`,
   },
-  realtime(
-    "signalr",
-    "SignalR service",
-    "Microsoft.SignalRService/SignalR",
-    "service.signalr.net",
-    "signalr/data-plane",
-  ),
-  realtime(
-    "webPubSub",
-    "Web PubSub service",
-    "Microsoft.SignalRService/WebPubSub",
-    "webpubsub.azure.com",
-    "webpubsub/dataplane",
-  ),
+  realtime("signalr", "SignalR service", "Microsoft.SignalRService/SignalR", "signalr", {
+    page: "signalr",
+    proof: {
+      version: "2022-06-01",
+      documentation: `${LEARN}azure/azure-signalr/signalr-reference-data-plane-rest-api`,
+    },
+  }),
+  realtime("webPubSub", "Web PubSub service", "Microsoft.SignalRService/WebPubSub", "webPubSub", {
+    page: "webpubsub",
+    proof: {
+      version: "2023-07-01",
+      documentation: `${LEARN}rest/api/webpubsub/dataplane/web-pub-sub/connection-exists`,
+    },
+  }),
   {
     name: "maps",
     title: "Azure Maps account",
@@ -328,12 +377,12 @@ export const KEY_KINDS: readonly KeyKind[] = [
     formats: [],
     actions: actionsOf("Microsoft.Maps/accounts", "listKeys", "regenerateKey"),
     // The host is the same for all accounts. The call is billed as a transaction.
-    proof: headerProof(
-      "subscription-key",
-      "https://atlas.microsoft.com/timezone/enumWindows/json?api-version=1.0",
-      401,
-      "rest/api/maps/timezone/get-timezone-enum-windows",
-    ),
+    proof: headerProof("subscription-key", {
+      address: undefined,
+      domains: undefined,
+      path: "/timezone/enumWindows/json?api-version=1.0",
+      documentation: `${LEARN}rest/api/maps/timezone/get-timezone-enum-windows`,
+    }),
     documentation: `${LEARN}rest/api/maps-management/accounts/regenerate-keys`,
   },
   {
@@ -369,12 +418,8 @@ export const KEY_KINDS: readonly KeyKind[] = [
     formats: ["appConfiguration"],
     actions: actionsOf("Microsoft.AppConfiguration/configurationStores", "ListKeys", "RegenerateKey"),
     proof: {
-      by: "https",
-      method: "GET",
-      authorization: "hmac",
-      url: "{properties.endpoint}/kv?key=none&api-version=1.0",
-      accepted: [200],
-      rejected: [401],
+      by: "appConfiguration",
+      request: "GET /kv?key=none",
       documentation: `${LEARN}azure/azure-app-configuration/rest-api-authentication-hmac`,
     },
     documentation: `${LEARN}rest/api/appconfiguration/configuration-stores/regenerate-key`,
@@ -393,11 +438,12 @@ export const KEY_KINDS: readonly KeyKind[] = [
     proof: {
       by: "https",
       method: "GET",
-      authorization: "sharedKey",
-      url: "https://{properties.accountEndpoint}/supportedimages?maxresults=1&api-version=2024-07-01.20.0",
+      scheme: { name: "batchSharedKey" },
+      address: "accountEndpoint",
+      domains: "batch",
+      path: "/pools?maxresults=1&api-version=2024-07-01.20.0",
       accepted: [200],
-      rejected: [403],
-      rejectedText: "AuthenticationFailed",
+      refused: [401, 403],
       documentation: `${LEARN}rest/api/batchservice/authenticate-requests-to-the-azure-batch-service`,
     },
     documentation: `${LEARN}rest/api/batchmanagement/batch-account/regenerate-key`,
@@ -416,10 +462,12 @@ export const KEY_KINDS: readonly KeyKind[] = [
     proof: {
       by: "https",
       method: "GET",
-      authorization: "basic",
-      url: "https://{properties.loginServer}/v2/",
+      scheme: { name: "basic" },
+      address: "loginServer",
+      domains: "containerRegistry",
+      path: "/v2/",
       accepted: [200],
-      rejected: [401],
+      refused: [401, 403],
       documentation: "https://distribution.github.io/distribution/spec/api/#api-version-check",
     },
     documentation: `${LEARN}rest/api/container-registry/registries/regenerate-credential`,
@@ -458,4 +506,19 @@ export function otherKey({ pairs, title }: KeyKind, key: string): string {
   const pair = pairs.find((one) => one.includes(key));
   if (pair === undefined) throw new TypeError(`A ${title} has no key of this name.`);
   return pair[0] === key ? pair[1] : pair[0];
+}
+
+/** Whether a request to the resource proves a new key. */
+export const isProvenByRequest = ({ proof }: KeyKind): boolean => proof.by !== "list";
+
+/**
+ * Returns the request that proves a new key, for people. Undefined if only the list of keys proves it.
+ *
+ * @param entity - Name of the queue, topic or event hub of a rule.
+ */
+export function requestOf({ proof }: KeyKind, entity = "{entity}"): string | undefined {
+  if (proof.by === "list") return undefined;
+  return proof.by === "appConfiguration"
+    ? proof.request
+    : `${proof.method} ${proof.path.replace(/[?&](api-version|maxresults)=[^&]*/g, "").replace("{entity}", entity)}`;
 }

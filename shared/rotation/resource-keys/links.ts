@@ -136,6 +136,13 @@ export interface KeyLinkStore {
    * the last seven days read all vault secrets.
    */
   comparisonGap(resourceId: string, now: Date): Promise<string | undefined>;
+  /**
+   * Returns all keys of each resource with links, and the secrets of its links, so that a copy of a key is found that no secret
+   * stores any more. Do not store or log the values. Leaves out resources whose keys the identity may not list.
+   *
+   * @throws {CloudFailure} transient
+   */
+  keysOfLinks(signal?: AbortSignal): AsyncGenerator<{ places: Place[]; keys: ListedKey[] }>;
   /** Stores the result of a comparison. Keeps what is known of earlier rotations of the same vault. Safe to repeat. */
   store(link: Omit<KeyLink, "rotated">): Promise<void>;
   /** Stores the places that a completed rotation wrote. Safe to repeat. */
@@ -327,6 +334,24 @@ export function createKeyLinks(deps: {
       if (row === undefined || now.getTime() - Date.parse(row.since) > MAX_COMPARISON_AGE_MS)
         return "No discovery of the last seven days compared this resource's keys with the vault secrets.";
       return row.hasUnread ? "The last discovery could not read all vault secrets." : undefined;
+    },
+
+    async *keysOfLinks(signal) {
+      const linked = new Map<string, KeyLink[]>();
+      for await (const rows of tables.pages(KeyLinks, { partitionKey: KEY_LINKS, onCorrupt })) {
+        for (const link of rows.map(withoutKeys)) {
+          const id = link.resourceId.toLowerCase();
+          linked.set(id, [...(linked.get(id) ?? []), link]);
+        }
+      }
+      for (const links of linked.values()) {
+        const { resourceId } = links[0]!;
+        const kind = kindOfType(parseResourceId(resourceId)?.type ?? "");
+        if (kind === undefined) continue;
+        const keys = await failureIfDenied(client.keys(resourceId, kind, signal));
+        if (keys instanceof CloudFailure) continue;
+        yield { places: links.map(({ vaultName, secretName }) => ({ vaultName, secretName })), keys };
+      }
     },
 
     store: (link) => write(link, undefined),

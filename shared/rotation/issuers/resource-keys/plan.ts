@@ -57,7 +57,7 @@ export async function planResourceKey(
   // Places of the other pair store neither of the two keys.
   const candidates = compared.filter(({ keyName }) => keyName === undefined || keyName === oldKeyId);
   const { publications, notUpdated } = await planMatchPlaces(deps, candidates, request, onObstacle);
-  const users = request.acceptUnread ? [] : await usersOfEarlierVersions(deps, publications, keys, newKeyId);
+  const users = request.acceptUnread ? [] : await usersOfOtherKey(deps, publications, keys, newKeyId);
   if (users.length > 0) {
     const text = `${users.join("; ")} contains ${newKeyId}, so a consumer that does not follow new versions may fail when that key is regenerated. Have these consumers use the current version, or send acceptUnread: true if they do not use ${newKeyId}.`;
     onObstacle(new Problem("notRotatable", text, remedies({ acceptUnread: true })));
@@ -164,10 +164,11 @@ function keyInUse(
 }
 
 /**
- * Returns the earlier versions of the places that contain the key to regenerate, each with the consumers that may have it: those
- * that are pinned to a version or have a copy. The two keys alternate, so such a version can be valid again.
+ * Returns where consumers may have the key to regenerate: settings that contained it when they were last compared, and earlier
+ * versions of the places, each with the consumers that are pinned to a version or have a copy. The two keys alternate, so such a
+ * version can be valid again.
  */
-async function usersOfEarlierVersions(
+async function usersOfOtherKey(
   { consumers, vaults }: PlanDependencies,
   publications: readonly Publication[],
   keys: readonly ListedKey[],
@@ -181,6 +182,9 @@ async function usersOfEarlierVersions(
       (one) => (one.how === "willBreak" || one.copy === true) && placeKey(one) === placeKey(publication),
     );
     if (fixed.length === 0) continue;
+    const literal = fixed.filter(({ keyNames }) => keyNames?.includes(newKeyId));
+    users.push(...literal.map(({ kind, name, evidence }) => `${kind} ${name} (${evidence})`));
+    if (literal.length > 0) continue;
     const vault = vaults.open({ name: vaultName, vaultUri });
     for (const { version } of (await vault.versions(secretName)).slice(0, MAX_EARLIER_VERSIONS)) {
       if (version === plannedVersion) continue;

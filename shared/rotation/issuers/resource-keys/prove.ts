@@ -1,6 +1,6 @@
 import { readHeldValue } from "../../held-copies.ts";
 import { readConnectionString, rewriteConnectionString } from "../../resource-keys/connection-strings.ts";
-import { TESTED_KINDS } from "../../resource-keys/keys-client.ts";
+import { isProvenByRequest } from "../../resource-keys/kinds.ts";
 import { findHeldKey } from "../../resource-keys/matching.ts";
 import { type RotationRecord, resourceKeyOf } from "../../rotation.ts";
 import type { StepContext } from "../../step-context.ts";
@@ -8,26 +8,32 @@ import { ContinueLater, RollBack } from "../../step-errors.ts";
 import type { TestResult } from "../issuer.ts";
 import { kindOf, listKeys } from "./create.ts";
 
-/** Number of proofs in a row before a place is written. Keys are consistent within seconds. */
+/** Number of proofs in a row before a place is written. */
 const REQUIRED_PROOFS = 2;
 const INTERVAL_SECONDS = 5;
-const MAX_TRIES = 20;
+/** Most resources accept a new key within seconds, some after minutes. After the first minute, the service tries less often. */
+const FREQUENT_TRIES = 12;
+const LATE_INTERVAL_SECONDS = 60;
+/** 15 minutes after the first minute. */
+const MAX_TRIES = FREQUENT_TRIES + 15;
 
 /**
- * Proves the new key once: the resource lists the value that this rotation holds and, for kinds that the service can test, accepts
- * a request with it. If the request gives no clear answer, such as behind a firewall, the list alone proves the key.
+ * Proves the new key once: the resource lists the value that this rotation holds and, for kinds with a request, accepts a request
+ * with it. If the request gives no clear answer, such as behind a firewall, the list alone proves the key.
  *
  * @throws {ContinueLater} until it is proven.
  */
 export async function proveKey(context: StepContext): Promise<void> {
   const { newKeyId = "", proof } = context.record;
   const value = await readKey(context, newKeyId);
-  const listed = (await listKeys(context)).find(({ name }) => name === newKeyId)?.value;
-  const { resourceId } = resourceKeyOf(context.record);
+  const keys = await listKeys(context);
+  const { resourceId, oldKeyId } = resourceKeyOf(context.record);
   const kind = kindOf(context.record);
-  const isListed = value !== undefined && value === listed;
-  const isTested = isListed && TESTED_KINDS.has(kind.name);
-  const test = isTested ? await context.deps.keys.test(resourceId, kind, value) : "unclear";
+  const listed = keys.find(({ name }) => name === newKeyId);
+  const isListed = listed !== undefined && value === listed.value;
+  const isTested = isListed && isProvenByRequest(kind);
+  const control = keys.find(({ name }) => name === oldKeyId);
+  const test = isTested ? await context.deps.keys.test(resourceId, kind, listed, control) : "unclear";
   const isAccepted = isListed && test !== "rejected";
   const note = `The ${kind.title} gave no clear answer to a request with the new value of ${newKeyId}. Only the list of its keys proves the value.`;
   const lastAt = context.now().toISOString();
@@ -44,7 +50,7 @@ export async function proveKey(context: StepContext): Promise<void> {
       : `The new value of ${newKeyId} is not the one that the resource lists, in ${tries} attempts.`;
     throw new RollBack("notProven", message, "Check who regenerated the key, then start a new rotation.");
   }
-  throw new ContinueLater(INTERVAL_SECONDS);
+  throw new ContinueLater(isAccepted || tries < FREQUENT_TRIES ? INTERVAL_SECONDS : LATE_INTERVAL_SECONDS);
 }
 
 /**

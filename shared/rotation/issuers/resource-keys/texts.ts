@@ -1,5 +1,5 @@
 import { resourceName } from "../../../platform/azure/resource-id.ts";
-import { TESTED_KINDS } from "../../resource-keys/keys-client.ts";
+import { isProvenByRequest, requestOf } from "../../resource-keys/kinds.ts";
 import { type RotationRecord, resourceKeyOf, type StepName } from "../../rotation.ts";
 import type { AttentionTexts } from "../issuer.ts";
 import { kindOf, newKeyOf } from "./create.ts";
@@ -11,8 +11,8 @@ export function planTexts(record: RotationRecord): Partial<Record<StepName, stri
   const [newKeyId, title] = [newKeyOf(record), kindOf(record).title];
   return {
     create: `Regenerate ${newKeyId} of the ${title} ${resourceName(resourceId)}, which no known place stores, and keep a temporary copy of its value in the service's own key vault.`,
-    prove: TESTED_KINDS.has(kindOf(record).name)
-      ? `Check that the ${title} lists the new value of ${newKeyId} and accepts a request with it, twice in a row.`
+    prove: isProvenByRequest(kindOf(record))
+      ? `Check that the ${title} lists the new value of ${newKeyId} and accepts a request with it (${requestOf(kindOf(record), resourceName(resourceId).split("/").at(-2))}), twice in a row.`
       : `Check that the ${title} lists the new value of ${newKeyId}, twice in a row. The check makes no request with the key.`,
     overlap: `Keep both keys valid for ${overlapDays} days.`,
     revoke: regenerateOld
@@ -28,7 +28,7 @@ export function resultTexts(record: RotationRecord): Partial<Record<StepName, st
   const isLeft = record.attempts.some(({ keyId, state }) => keyId === newKeyId && state === "left");
   return {
     create: `Regenerated ${newKeyId}.`,
-    prove: `The resource listed the new value of ${newKeyId}${TESTED_KINDS.has(kindOf(record).name) ? " and did not reject a request with it" : ""}, ${record.proof?.accepted ?? 0} times in a row.`,
+    prove: `The resource listed the new value of ${newKeyId}${isProvenByRequest(kindOf(record)) ? " and did not reject a request with it" : ""}, ${record.proof?.accepted ?? 0} times in a row.`,
     revoke: record.regenerateOld
       ? `Regenerated ${oldKeyId}. Its old value is no longer valid.`
       : `Left ${oldKeyId} as it is. It stays valid until the next rotation regenerates it.`,
