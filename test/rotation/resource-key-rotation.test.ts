@@ -188,6 +188,17 @@ describe.each(PROVEN.map((kind) => [kind.title, kind] as const))(
       await keys.expectInvariants(resource, row, violations);
     });
 
+    test("and an outage after a rejection does not count as a proof", async () => {
+      const resource = keys.addResource(kind.name);
+      keys.control.consumers.delayNewKeys(resource.id, Number.POSITIVE_INFINITY);
+      const match = { operation: OPERATIONS[kind.name]!, resource: ownerOf(resource) };
+      // The first test makes two requests: with the new key and with the control.
+      keys.control.addFault({ match, action: { kind: "fail", status: 503 }, after: 2 });
+      const row = await rotate(resource.request);
+      expect([row.status, row.failure?.code]).toEqual(["failed", "notProven"]);
+      await keys.expectInvariants(resource, row, []);
+    });
+
     test("unless the resource gives no clear answer, which a note says", async () => {
       const resource = keys.addResource(kind.name);
       keys.control.addFault({ match: { operation: OPERATIONS[kind.name]! }, action: { kind: "firewall" } });
@@ -468,6 +479,15 @@ describe("someone without rights", () => {
     expect(keys.regenerationsOf(account.id)).toEqual([]);
   });
 
+  test("a link to one pair of keys does not make a consumer of the other pair its own", async () => {
+    const { id, places } = keys.addResource("cosmos");
+    await linksOf().store({ ...linkTo(id, places[0]!), keyKind: "cosmos", keyName: "primaryReadonly" });
+    const found: string[][] = [];
+    for await (const { places: linked, keys: listed } of linksOf().keysOfLinks())
+      if (linked.some(({ secretName }) => secretName === places[0]!.secretName)) found.push(listed.map(({ name }) => name));
+    expect(found).toEqual([["primaryReadonly", "secondaryReadonly"]]);
+  });
+
   const linkTo = (resourceId: string, place: { vaultName: string; secretName: string }) => ({
     ...place,
     vaultId: keys.control.vaultId(place.vaultName)!,
@@ -483,7 +503,7 @@ describe("someone without rights", () => {
       tables: keys.world.tables(),
       config: keys.world.config,
       vaults: undefined as never,
-      keys: undefined as never,
+      keys: keys.client,
       index: { findSecrets: async () => [] },
       log: keys.world.log,
     });

@@ -72,7 +72,7 @@ export function createConsumersOfSecrets(deps: {
     const named = uses.filter(({ edge }) => edge.name !== undefined);
     const toPlanned = async ({ resource, weight, edges: found }: ReturnType<typeof consumersOf>[number]) => {
       const { id, kind, environment } = resource;
-      const keyNames = [...new Set(found.flatMap(({ edge }) => edge.keyName ?? []))];
+      const keyNames = [...new Set(found.flatMap(({ edge }) => edge.keyNames ?? []))];
       const planned: PlannedConsumer = {
         id,
         kind,

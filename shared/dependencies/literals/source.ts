@@ -107,7 +107,7 @@ export function createLiteralSource(deps: {
       if (failures[0] && signal?.aborted) throw failures[0];
       const edges = settings.flatMap(({ evidence, value }) =>
         values.secretsIn(value).map(
-          ({ vaultName, name, keyName }): Edge => ({
+          ({ vaultName, name, keyNames }): Edge => ({
             vaultName,
             type: "secret",
             name,
@@ -116,7 +116,7 @@ export function createLiteralSource(deps: {
             evidence,
             refresh: { how: "willBreak" },
             copy: true,
-            ...(keyName !== undefined && { keyName }),
+            ...(keyNames.length > 0 && { keyNames }),
           }),
         ),
       );
