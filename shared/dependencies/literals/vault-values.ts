@@ -192,9 +192,11 @@ export async function readVaultValues(
     incomplete,
     secretsIn(setting) {
       const found = new Map<string, ContainedSecret>();
-      for (const { vaultName, name, keyName } of candidatesIn(setting).flatMap((text) => places.get(hashOf(text)) ?? [])) {
+      for (const { vaultName, name, keyName } of candidatesIn(setting).flatMap(
+        (text) => places.get(hashOf(text)) ?? [],
+      )) {
         const id = `${vaultName}/${name}`;
-        const { keyNames } = found.get(id) ?? { keyNames: [] };
+        const keyNames = found.get(id)?.keyNames ?? [];
         const added = keyName === undefined || keyNames.includes(keyName) ? [] : [keyName];
         found.set(id, { vaultName, name, keyNames: [...keyNames, ...added] });
       }
