@@ -472,7 +472,10 @@ describe("the maintenance window of a policy", () => {
     await fixture.world.run(rotationId, { until: ({ status }) => status === "publishing" });
     fixture.world.advanceClock(3 * HOUR_MS);
     const closedAt = now().getTime();
-    await fixture.world.run(rotationId, { until: ({ dueAt }) => Date.parse(dueAt) > closedAt + HOUR_MS });
+    const { row } = await fixture.world.run(rotationId, {
+      until: ({ dueAt }) => Date.parse(dueAt) > closedAt + HOUR_MS,
+    });
+    expect([row.status, row.publications[0]!.state]).toEqual(["publishing", "planned"]);
     return { rotationId, closedAt };
   }
 
