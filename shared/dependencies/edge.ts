@@ -90,8 +90,8 @@ export const Edge = z.object({
   lastReadOn: z.string().optional(),
   /** Whether the resource stores a copy of the value, which only a refresh replaces. */
   copy: z.boolean().optional(),
-  /** For a copy of a key of an Azure resource: the name of the key, which can be another one than the asset stores. */
-  keyName: z.string().optional(),
+  /** For a copy of keys of an Azure resource: the names of the keys, which can be others than the asset stores. */
+  keyNames: z.array(z.string()).optional(),
   /** Whether the platform can resolve the reference now, with its own status, such as `AccessToKeyVaultDenied`. */
   state: z.object({ resolved: z.boolean(), status: z.string(), version: z.string().optional() }).optional(),
 });

@@ -259,7 +259,14 @@ const RotationRecord = z.object({
   newExpiresAt: z.string().optional(),
   /** Consecutive accepted sign-ins with the new secret. */
   proof: z
-    .object({ accepted: z.int(), tries: z.int(), startedAt: z.string(), lastAt: z.string().optional() })
+    .object({
+      accepted: z.int(),
+      tries: z.int(),
+      startedAt: z.string(),
+      lastAt: z.string().optional(),
+      /** The last clear answer of the resource rejected the key, so an unclear answer does not prove the key. */
+      rejected: z.boolean().optional(),
+    })
     .optional(),
   publications: z.array(Publication),
   /** Absent in rotations of earlier versions, which found the consumers in the step `verify`. */

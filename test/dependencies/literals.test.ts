@@ -75,6 +75,7 @@ const company = {
           settings: {
             DB_PASSWORD: planted.db,
             OTHER_KEY: planted.otherKey,
+            BOTH_KEYS: `First=${planted.db};Second=${planted.otherKey};Again=${planted.db}`,
             FAR: planted.far,
             OFF: planted.off,
             SEALED: planted.sealed,
@@ -152,7 +153,10 @@ function start(change: Partial<Config> = {}, units = [SHOP, FAR]) {
     async *keysOfLinks() {
       yield {
         places: [{ vaultName: "kv-shop", secretName: "db" }],
-        keys: [{ name: "key2", value: planted.otherKey }],
+        keys: [
+          { name: "key1", value: planted.db },
+          { name: "key2", value: planted.otherKey },
+        ],
       };
     },
   });
@@ -171,6 +175,7 @@ const readNotSeen = async () =>
 
 const COPIES = [
   "kv-far/far app-copies appsettings/FAR",
+  "kv-shop/db app-copies appsettings/BOTH_KEYS",
   "kv-shop/db app-copies appsettings/DB_PASSWORD",
   "kv-shop/db app-copies appsettings/OTHER_KEY",
   "kv-shop/db app-copies connectionstrings/Main",
@@ -209,11 +214,11 @@ describe("a discovery run", () => {
     expect(await readCopies()).toEqual(COPIES);
     for (const { edge } of await readEdges())
       expect(edge).toMatchObject({ strength: "references", refresh: { how: "willBreak" }, copy: true });
-    // The other key of a resource is a copy too: the next rotation would regenerate it.
-    const keyNames = (await readEdges()).flatMap(({ edge }) =>
-      edge.keyName ? [`${edge.evidence} ${edge.keyName}`] : [],
-    );
-    expect(keyNames).toEqual(["appsettings/OTHER_KEY key2"]);
+    // The other key of a resource is a copy too: the next rotation would regenerate it. A setting can contain both keys.
+    const keyNames = (await readEdges())
+      .filter(({ edge }) => edge.keyNames?.includes("key2"))
+      .map(({ edge }) => `${edge.evidence} ${edge.keyNames!.join(" ")}`);
+    expect(keyNames.sort()).toEqual(["appsettings/BOTH_KEYS key1 key2", "appsettings/OTHER_KEY key2"]);
     const [first] = await start()
       .dependencies.list({ asset: { vaultName: "kv-far", type: "secret", name: "far" } }, FIRST_1000)
       .then(({ page }) => page.items);
@@ -233,7 +238,7 @@ describe("a discovery run", () => {
     expect(readSecrets.sort()).toEqual(["db", "far", "hook", "regular", "sealed", "short"]);
     const auditEvents = deployment.events.filter(({ type }) => type === "dependencies.valuesRead");
     expect(auditEvents.map(({ outcome }) => outcome)).toEqual(["intent", "success"]);
-    expect(auditEvents[1]!.details).toEqual({ vaults: 3, values: 6, leftOut: 2, vaultsNotRead: 1 });
+    expect(auditEvents[1]!.details).toEqual({ vaults: 3, values: 7, leftOut: 2, vaultsNotRead: 1 });
     const texts = [
       ...log.lines,
       ...(await readAllRows()),

@@ -527,6 +527,22 @@ describe("the maintenance window of a policy", () => {
     }
   });
 
+  test("a place that becomes readable in the overlap period is written only while it is open", async () => {
+    const window = windowIn(1);
+    const app = await applicationWithWindow(window, { places: 2 });
+    live.cloud.control.addFault({ match: { vault: "kv-stranger" }, action: { kind: "deny" } });
+    const rotationId = await startInWindow(app);
+    const started = await fixture.world.run(rotationId, { until: ({ status }) => status === "overlapping" });
+    expect(started.row.publications).toHaveLength(1);
+    live.cloud.control.clearFaults();
+    const { row } = await fixture.world.run(rotationId);
+    expect(row.status).toBe("completed");
+    expect(row.publications.map(({ state, writtenAt }) => [state, isOpenAt(window, writtenAt)])).toEqual([
+      ["written", true],
+      ["written", true],
+    ]);
+  });
+
   test.each([
     ["before it opens", 1, 72],
     ["soon after it opens", 1, 23.5],

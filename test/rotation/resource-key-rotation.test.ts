@@ -1,11 +1,14 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { startAzurite } from "../../infra/local/azurite.ts";
+import { createArm } from "../../shared/platform/azure/arm.ts";
+import { createIdentity } from "../../shared/platform/azure/identity.ts";
 import { Problem } from "../../shared/platform/http/problem.ts";
 import { DAY_MS, MINUTE_MS } from "../../shared/platform/time.ts";
 import { rotationView } from "../../shared/rotation/api.ts";
 import { unknownConsumers } from "../../shared/rotation/consumer.ts";
 import type { ResourceKeyRequest } from "../../shared/rotation/request.ts";
 import { authorize } from "../../shared/rotation/resource-keys/key-requests.ts";
+import { createKeysClient } from "../../shared/rotation/resource-keys/keys-client.ts";
 import { isProvenByRequest, KEY_KINDS } from "../../shared/rotation/resource-keys/kinds.ts";
 import {
   COMPARISONS,
@@ -15,6 +18,7 @@ import {
   KEY_LINKS,
   linkKey,
 } from "../../shared/rotation/resource-keys/links.ts";
+import { SHORT_WAITS } from "../azure/services.ts";
 import { SimulatedConsumers } from "./consumers.ts";
 import { expectNoValueStored } from "./invariants.ts";
 import { connectionString, openKeyWorld, type RotatedResource, SECOND_VAULT } from "./resource-key-world.ts";
@@ -188,6 +192,17 @@ describe.each(PROVEN.map((kind) => [kind.title, kind] as const))(
       const row = await rotate(resource.request);
       expect([row.status, row.proof!.tries > 12]).toEqual(["completed", true]);
       await keys.expectInvariants(resource, row, violations);
+    });
+
+    test("and an outage after a rejection does not count as a proof", async () => {
+      const resource = keys.addResource(kind.name);
+      keys.control.consumers.delayNewKeys(resource.id, Number.POSITIVE_INFINITY);
+      const match = { operation: OPERATIONS[kind.name]!, resource: ownerOf(resource) };
+      // The first test makes two requests: with the new key and with the control.
+      keys.control.addFault({ match, action: { kind: "fail", status: 503 }, after: 2 });
+      const row = await rotate(resource.request);
+      expect([row.status, row.failure?.code]).toEqual(["failed", "notProven"]);
+      await keys.expectInvariants(resource, row, []);
     });
 
     test("unless the resource gives no clear answer, which a note says", async () => {
@@ -470,6 +485,16 @@ describe("someone without rights", () => {
     expect(keys.regenerationsOf(account.id)).toEqual([]);
   });
 
+  test("a link to one pair of keys does not make a consumer of the other pair its own", async () => {
+    const { id, places } = keys.addResource("cosmos");
+    await linksOf().store({ ...linkTo(id, places[0]!), keyKind: "cosmos", keyName: "primaryReadonly" });
+    const found: string[][] = [];
+    for await (const { places: linked, keys: listed } of linksOf().keysOfLinks())
+      if (linked.some(({ secretName }) => secretName === places[0]!.secretName))
+        found.push(listed.map(({ name }) => name));
+    expect(found).toEqual([["primaryReadonly", "secondaryReadonly"]]);
+  });
+
   const linkTo = (resourceId: string, place: { vaultName: string; secretName: string }) => ({
     ...place,
     vaultId: keys.control.vaultId(place.vaultName)!,
@@ -480,13 +505,18 @@ describe("someone without rights", () => {
     comparedAt: new Date().toISOString(),
     by: "test",
   });
-  const linksOf = () =>
-    createKeyLinks({
+  const linksOf = () => {
+    const { config, log } = keys.world;
+    return createKeyLinks({
       tables: keys.world.tables(),
-      config: keys.world.config,
+      config,
       vaults: undefined as never,
-      keys: undefined as never,
+      keys: createKeysClient(
+        createArm({ config, identity: createIdentity(config), log, limits: SHORT_WAITS }),
+        config.cloud,
+      ),
       index: { findSecrets: async () => [] },
-      log: keys.world.log,
+      log,
     });
+  };
 });

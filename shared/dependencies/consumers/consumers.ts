@@ -80,7 +80,7 @@ export function createConsumersOfSecrets(deps: {
     const named = uses.filter(({ edge }) => edge.name !== undefined);
     const toPlanned = async ({ resource, weight, edges: usesOfResource }: ReturnType<typeof consumersOf>[number]) => {
       const { id, kind, environment } = resource;
-      const keyNames = [...new Set(usesOfResource.flatMap(({ edge }) => edge.keyName ?? []))];
+      const keyNames = [...new Set(usesOfResource.flatMap(({ edge }) => edge.keyNames ?? []))];
       const planned: PlannedConsumer = {
         id,
         kind,

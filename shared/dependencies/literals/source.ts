@@ -110,7 +110,7 @@ export function createLiteralSource(deps: {
       if (failures[0] && signal?.aborted) throw failures[0];
       const edges = settings.flatMap(({ evidence, value }) =>
         values.secretsIn(value).map(
-          ({ vaultName, name, keyName }): Edge => ({
+          ({ vaultName, name, keyNames }): Edge => ({
             vaultName,
             type: "secret",
             name,
@@ -119,7 +119,7 @@ export function createLiteralSource(deps: {
             evidence,
             refresh: { how: "willBreak" },
             copy: true,
-            ...(keyName !== undefined && { keyName }),
+            ...(keyNames.length > 0 && { keyNames }),
           }),
         ),
       );

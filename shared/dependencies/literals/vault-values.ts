@@ -21,6 +21,14 @@ interface VaultSecretName {
   keyName?: string;
 }
 
+/** A secret of which a setting contains a value. */
+interface ContainedSecret {
+  vaultName: string;
+  name: string;
+  /** Names of all keys of the Azure resource that the setting contains. */
+  keyNames: string[];
+}
+
 /** The keys of an Azure resource, and the vault secrets that store, or stored, one of them. */
 export interface LinkedKeys {
   places: readonly { vaultName: string; secretName: string }[];
@@ -46,8 +54,8 @@ export interface VaultValues {
   readonly counts: ValueCounts;
   /** Whether a read failed that may succeed in the next run. */
   readonly incomplete: boolean;
-  /** Returns the secrets whose value occurs in a setting. */
-  secretsIn(setting: string): VaultSecretName[];
+  /** Returns the secrets whose value occurs in a setting, each once. */
+  secretsIn(setting: string): ContainedSecret[];
   /** Returns the vaults of a subscription whose values could not all be read. */
   notSeenIn(subscriptionId: string): NotSeen[];
 }
@@ -186,7 +194,18 @@ export async function readVaultValues(
   return {
     counts,
     incomplete,
-    secretsIn: (setting) => candidatesIn(setting).flatMap((text) => secretsByHash.get(hashOf(text)) ?? []),
+    secretsIn(setting) {
+      const found = new Map<string, ContainedSecret>();
+      for (const { vaultName, name, keyName } of candidatesIn(setting).flatMap(
+        (text) => secretsByHash.get(hashOf(text)) ?? [],
+      )) {
+        const id = `${vaultName}/${name}`;
+        const keyNames = found.get(id)?.keyNames ?? [];
+        const added = keyName === undefined || keyNames.includes(keyName) ? [] : [keyName];
+        found.set(id, { vaultName, name, keyNames: [...keyNames, ...added] });
+      }
+      return [...found.values()];
+    },
     notSeenIn: (subscriptionId) => notSeen.get(subscriptionId.toLowerCase()) ?? [],
   };
 }

@@ -148,8 +148,8 @@ export interface KeyLinkStore {
    */
   comparisonGap(resourceId: string, now: Date): Promise<string | undefined>;
   /**
-   * Returns all keys of each resource with links, and the secrets of its links, so that a copy of a key is found that no secret
-   * stores any more. Do not store or log the values. Leaves out resources whose keys the identity may not list.
+   * Returns both keys of each pair of which a link has one, and the secrets of these links, so that a copy of a key is found that
+   * no secret stores any more. Do not store or log the values. Leaves out resources whose keys the identity may not list.
    *
    * @throws {CloudFailure} transient
    */
@@ -372,7 +372,13 @@ export function createKeyLinks(deps: {
         if (kind === undefined) continue;
         const keys = await failureIfDenied(client.keys(resourceId, kind, signal));
         if (keys instanceof CloudFailure) continue;
-        yield { places: links.map(({ vaultName, secretName }) => ({ vaultName, secretName })), keys };
+        // A consumer of one pair's key does not use the other pair.
+        for (const pair of kind.pairs) {
+          const places = links
+            .filter(({ keyName }) => pair.includes(keyName))
+            .map(({ vaultName, secretName }) => ({ vaultName, secretName }));
+          if (places.length > 0) yield { places, keys: keys.filter(({ name }) => pair.includes(name)) };
+        }
       }
     },
 

@@ -9,18 +9,22 @@ import type { StepContext } from "../step-context.ts";
 import { NeedsAttention } from "../step-errors.ts";
 import { isCertain, placeKey, type Target } from "../targets.ts";
 import { storesOldValue } from "./publish.ts";
+import { waitToAddPlaces } from "./wait-for-window.ts";
 
 /**
  * Runs in the overlap period. Adds places (vault secrets) that a user confirmed since the plan, and places of earlier rotations
  * that were unreadable, together with their consumers. The rotation returns to `publishing`: it writes and verifies the added
- * places, and the overlap period restarts.
+ * places, and the overlap period restarts. In an automatic rotation, places that no user confirmed wait for the maintenance
+ * window.
  *
  * @returns Whether places were added. False also if places can't be read for long, which `reasonsAgainstEnd` reports.
- * @throws {NeedsAttention} if a place can't be written; {CloudFailure} that is retried within minutes.
+ * @throws {NeedsAttention} if a place can't be written; {CloudFailure} that is retried within minutes;
+ * {ContinueLater} until the window opens.
  */
 export async function addPlaces(context: StepContext): Promise<boolean> {
   const { placeConfirmedAt } = context.record;
   const added = mayGainPlaces(context.record) ? await placesToAdd(context) : [];
+  if (added.length > 0) await waitToAddPlaces(context);
   const plan = added.length > 0 ? await planAddedPlaces(context, added) : undefined;
   if (plan === undefined && placeConfirmedAt === undefined) return false;
   const keys = new Set(added.map(placeKey));

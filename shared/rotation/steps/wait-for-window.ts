@@ -10,9 +10,19 @@ import { ContinueLater } from "../step-errors.ts";
  * @throws {ContinueLater} until the window opens.
  */
 export async function waitToPublish(context: StepContext): Promise<void> {
-  const { publications, oldExpiresAt } = context.record;
   // From the first write on, consumers may have the new value, so the rotation finishes what it started.
-  if (publications.some(({ state }) => state !== "planned")) return;
+  if (context.record.publications.some(({ state }) => state !== "planned")) return;
+  await waitToChange(context);
+}
+
+/** The same for places that the rotation found during its overlap period, unless a user confirmed one or finishes the rotation. */
+export async function waitToAddPlaces(context: StepContext): Promise<void> {
+  const { placeConfirmedAt, finish } = context.record;
+  if (placeConfirmedAt === undefined && finish === undefined) await waitToChange(context);
+}
+
+async function waitToChange(context: StepContext): Promise<void> {
+  const { oldExpiresAt } = context.record;
   const opensAt = windowOpensAt(context);
   if (opensAt === undefined) return;
   if (oldExpiresAt === undefined || !isTooLate(opensAt, new Date(oldExpiresAt))) throw continueAt(context, opensAt);

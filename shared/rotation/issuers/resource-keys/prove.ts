@@ -19,7 +19,8 @@ const MAX_TRIES = FREQUENT_TRIES + 15;
 
 /**
  * Proves the new key once: the resource lists the value that this rotation holds and, for kinds with a request, accepts a request
- * with it. If the request gives no clear answer, such as behind a firewall, the list alone proves the key.
+ * with it. If the request never gave a clear answer, such as behind a firewall, the list alone proves the key. After a rejection,
+ * only an accepted request proves the key: an outage must not end the wait for a resource that does not know the key yet.
  *
  * @throws {ContinueLater} until it is proven.
  */
@@ -34,14 +35,15 @@ export async function proveKey(context: StepContext): Promise<void> {
   const isTested = isListed && isProvenByRequest(kind);
   const control = keys.find(({ name }) => name === oldKeyId);
   const test = isTested ? await context.deps.keys.test(resourceId, kind, listed, control) : "unclear";
-  const isAccepted = isListed && test !== "rejected";
+  const isRejected = test === "rejected" || (test === "unclear" && proof?.rejected === true);
+  const isAccepted = isListed && !isRejected;
   const note = `The ${kind.title} gave no clear answer to a request with the new value of ${newKeyId}. Only the list of its keys proves the value.`;
   const lastAt = context.now().toISOString();
   const { accepted: earlier = 0, tries: earlierTries = 0, startedAt = lastAt } = proof ?? {};
   const [accepted, tries] = [isAccepted ? earlier + 1 : 0, earlierTries + 1];
   await context.save(({ notes }) => ({
-    proof: { accepted, tries, startedAt, lastAt },
-    ...(isTested && test === "unclear" && !notes.includes(note) && { notes: [...notes, note] }),
+    proof: { accepted, tries, startedAt, lastAt, ...(isRejected && { rejected: true }) },
+    ...(isTested && isAccepted && test === "unclear" && !notes.includes(note) && { notes: [...notes, note] }),
   }));
   if (accepted >= REQUIRED_PROOFS) return;
   if (!isAccepted && tries >= MAX_TRIES) {
