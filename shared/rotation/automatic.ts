@@ -79,13 +79,18 @@ export function createAutomaticRotation(deps: {
   /**
    * Stores the result of a check in the policy, unless a user changed the policy in the meantime. The changed policy is then
    * checked again.
+   *
+   * @param opensAt - When the maintenance window opens, if a due secret waits for it.
    */
   async function saveCheckResult(
     row: Row<PolicyRecord>,
     attention: Omit<NonNullable<PolicyRecord["attention"]>, "since"> | undefined,
-    nextCheckAt = new Date(clock.now().getTime() + CHECK_INTERVAL_MS),
+    opensAt?: Date,
   ) {
     const now = clock.now();
+    // Not later than tomorrow, because a secret that is added meanwhile may expire before the window opens.
+    const tomorrow = now.getTime() + CHECK_INTERVAL_MS;
+    const nextCheckAt = new Date(opensAt === undefined ? tomorrow : Math.min(tomorrow, opensAt.getTime()));
     const { attention: earlier, ...record } = withoutKeys(row);
     const isSameAttention =
       earlier !== undefined && earlier.code === attention?.code && earlier.message === attention.message;
