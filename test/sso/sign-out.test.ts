@@ -314,11 +314,14 @@ describe("with SAML", () => {
     expect((await refusals())[0]!.details.reason).toBe("noPublicBaseUrl");
   });
 
-  test("a LogoutRequest with a repeated parameter is rejected", async () => {
+  test.each([
+    ["a repeated parameter", "RelayState=other"],
+    ["a parameter that is repeated with an escaped name", "RelaySt%61te=other"],
+  ])("a LogoutRequest with %s is rejected", async (_, parameter) => {
     const { session, sessionIndex } = await signIn("uma");
     const request = { nameId: subjectOf("uma"), sessionIndexes: [sessionIndex] };
     const url = service.cloud.control.samlLogoutRequestUrl(entityId, request);
-    expect((await openHere(`${url}&RelayState=other`)).status).toBe(400);
+    expect((await openHere(`${url}&${parameter}`)).status).toBe(400);
     expect(await statusOf(session)).toBe(200);
   });
 

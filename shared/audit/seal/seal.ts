@@ -41,7 +41,7 @@ import { repairIndex } from "./repair-index.ts";
  * vault. Entries that were changed, removed or inserted before are sealed as they are, but the digest says so for good.
  */
 
-/** Digests per transaction: half a day. */
+/** Digests per transaction, which has at most 100 operations: half a day. */
 const BATCH = 72;
 /** Maximum number of intervals per call: sixty days. Later calls seal the others. */
 const MAX_INTERVALS = 8_640;
