@@ -32,8 +32,8 @@ export type { AuditEvent } from "./event.ts";
  */
 export interface Audit extends AuditRecorder {
   /**
-   * Like `append`, but repeats of one rejected request (actor, address, type, target) within a minute share an entry with a
-   * count.
+   * Like `append`, but repeats of one rejected request within a minute share an entry with a count. Repeats have the same actor,
+   * address, type and target, and the same `reason` and `code` in their details.
    */
   refused(event: AuditEvent): Promise<void>;
   /**
@@ -55,7 +55,7 @@ export interface Audit extends AuditRecorder {
   /** Seals the intervals that are over. A timer calls it. */
   seal(): Promise<Sealing>;
   /**
-   * Verifies the entries of a period against their digests, or their codes while they are not sealed.
+   * Verifies the entries of a period against their digests, or their authentication codes while they are not sealed.
    *
    * @throws {Problem} invalidCursor
    */
@@ -123,6 +123,7 @@ export function createAudit({ tables, clock, randomness, config, log, anchor, un
         ? await recordExport({ append, reading }, request, reader, createPart)
         : await createPart(randomness.ulid(clock.now()));
     },
+    // `refused` instead of `append`: two calls of the sealer at once record the same event, which then is one entry.
     seal: createSealer({ ...readingDeps, log, recordEvent: refused }),
     async verify(request, reader) {
       if (reader) await reading(readingEvent("audit.verified", reader, request));

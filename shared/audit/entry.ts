@@ -66,7 +66,7 @@ export function entryOf(event: AuditEvent, id: string, occurredAtMs: number, hap
     ...(happenedAtMs === undefined ? {} : { happenedAt: new Date(happenedAtMs).toISOString() }),
     eventType: event.type,
     outcome: event.outcome,
-    // Cutting the name can split a surrogate pair, and UTF-8 can't encode half of one.
+    // Cutting the name can split a surrogate pair. UTF-8 can't encode half of one, and the name becomes part of a row key.
     actor: event.caller.actor.slice(0, MAX_ACTOR_CHARACTERS).toWellFormed(),
     ...(event.caller.address === undefined ? {} : { address: event.caller.address }),
     requestId: event.caller.requestId,

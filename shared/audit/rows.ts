@@ -56,7 +56,7 @@ const BORN = "~born|";
 export const MARKS = { from: BORN, before: `${OPEN}~` };
 /** Sorts after every digest's row key. */
 export const DIGESTS_END = "~";
-/** Matches the row keys of marks and of last entries: `~open|10:40`, `~last|<sequence>`. */
+/** Matches the row keys of marks and of last entries: `~open|10:40`, `~last|<sequence>` (9 random bytes in base64url). */
 export const isMarkOrLastRow = (rowKey: string): boolean => /^~((born|open)\|\d\d:\d0|last\|[\w-]{12})$/.test(rowKey);
 
 /**
@@ -136,7 +136,10 @@ export function instantOf(position: string): number {
   }
 }
 
-/** Returns the range of row keys under a prefix for entries in `start <= instant < end` (milliseconds). */
+/**
+ * Returns the range of row keys under a prefix for entries in `start <= instant < end` (milliseconds). The newest entry sorts
+ * first, so the range starts with `end`.
+ */
 export function indexRange(prefix: string, start?: number, end?: number): { from: string; before: string } {
   return {
     from: end === undefined ? prefix : prefix + newestFirst(timeText(end - 1)),

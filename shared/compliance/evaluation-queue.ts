@@ -220,6 +220,7 @@ export function createEvaluationWork(deps: {
     if (keys.includes("enableComplianceScanning") && values.enableComplianceScanning) {
       return await send({ kind: "everything" }, SETTINGS_PROPAGATION_SECONDS);
     }
+    // After evaluation was turned off, `crossed` only records the pause.
     const relevantKeys = ["criticalExpiryDays", "warningExpiryDays", "enableComplianceScanning"];
     if (!keys.some((key) => relevantKeys.includes(key))) return;
     const { criticalExpiryDays: criticalDays, warningExpiryDays: warningDays } = values;

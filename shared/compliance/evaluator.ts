@@ -252,6 +252,7 @@ async function evaluateVault(deps: Evaluating, vaultName: string, request: Evalu
   const { assets: requested, references, evaluationId } = request;
   const checkContext = await readContext(deps);
   if (!checkContext) return 0;
+  // An evaluation of single assets comes after one of whole vaults, or is followed by one when evaluation is turned on.
   if (requested === "all") await deps.ensureThresholds(checkContext);
   return await withoutConcurrentScan(deps, vaultName, request, async (vault, previous) => {
     const event = { type: "evaluated", assets: requested, vaultItself: references } as const;

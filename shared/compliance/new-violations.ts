@@ -43,8 +43,8 @@ const encodePosition = (cursor: Cursor): string => encodeCursor(cursor);
 
 /**
  * Returns violations that are new since the cursor, oldest first, without exempted ones. Each pass returns the violations of
- * the last ten minutes again, because a slow evaluation may still write rows with an earlier time. Without a cursor, returns
- * none and the current cursor.
+ * the last ten minutes again, because a slow evaluation may still write rows with an earlier time. The caller leaves out those for
+ * which it sent an alert. Without a cursor, returns none and the current cursor.
  */
 export async function newViolations(
   tables: Tables,

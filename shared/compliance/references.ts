@@ -96,7 +96,7 @@ export function factsOfVault(
   return sum([...references].filter(([key]) => key === WHOLE_VAULT || !exists(key)).map(([, facts]) => facts));
 }
 
-/** Adds references up. Keeps the use only if there is a single summary. */
+/** Adds references up. Keeps the use only if there is a single summary, because the use of several assets can't be added. */
 function sum(all: (ReferenceFacts | undefined)[]): ReferenceFacts | undefined {
   const present = all.filter((facts) => facts !== undefined);
   if (present.length === 0) return undefined;

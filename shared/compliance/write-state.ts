@@ -243,6 +243,7 @@ function* detailOperations(previous: OpenedState, details: Chunk[], vaultName: s
 
 /** Returns the writes and removals of findings rows that differ. Compresses one check's rows at a time, to limit memory. */
 function* findingOperations(previous: OpenedState, next: NewState): Generator<Operation> {
+  // The stored findings follow from the stored details, so their rows need not be read.
   const failingBefore = failingByCheck(previous.isComplete ? previous.assets.values() : []);
   const failingAfter = failingByCheck(next.results.assets.values());
   const { name } = next.vault;

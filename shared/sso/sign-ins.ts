@@ -118,7 +118,7 @@ export function createSignIns(deps: {
       throw new SignInRefused("emailDomain");
     const now = clock.now();
     // Only the time from the provider counts: a browser can remove `prompt` and `max_age` from the request (OWASP ASVS 5.0,
-    // 6.8.4).
+    // 6.8.4). If the provider's clock is ahead, `now` counts, so that the sign-in does not count as recent for longer.
     const { authenticatedAt } = person;
     const authenticated = {
       authenticatedAt: authenticatedAt && new Date(Math.min(authenticatedAt.getTime(), now.getTime())).toISOString(),

@@ -209,6 +209,7 @@ export function createSso(deps: SsoDependencies): Sso {
 
   async function testSamlConfiguration(given: SsoTest, saved: SsoConfiguration) {
     const next = withChange(saved, await withSamlMetadata(given));
+    // `isEnabled: false`: a missing member is a failed check in the result, not an error.
     checkSaml({ ...next, isEnabled: false }, addressRules);
     return { issuer: next.samlIdpEntityId, checks: testSaml(next, clock.now()) };
   }
@@ -270,6 +271,7 @@ export function createSso(deps: SsoDependencies): Sso {
       if (!isAllowed) throw retryLater("rateLimited", "Wait for the time in Retry-After.", retryAfterSeconds);
       const problem = issuerProblem(issuerUrl, PUBLIC_ADDRESS_RULES);
       if (problem !== undefined) throw invalidBody("issuerUrl", problem);
+      // Otherwise anyone could scan the ports of other hosts through this service.
       if (new URL(issuerUrl).port !== "") throw invalidBody("issuerUrl", "must not have a port");
       try {
         return await fetchDiscoveryDocument(issuerUrl, anonymousDiscovery);

@@ -314,11 +314,14 @@ describe("with SAML", () => {
     expect((await refusals())[0]!.details.reason).toBe("noPublicBaseUrl");
   });
 
-  test("a LogoutRequest with a repeated parameter is rejected", async () => {
+  test.each<[string, string, Partial<SamlLogoutRequest>]>([
+    ["a repeated parameter", "RelayState=other", {}],
+    ["a parameter with an escaped name, which the signature does not cover", "RelaySt%61te=x", { relayState: "none" }],
+  ])("a LogoutRequest with %s is rejected", async (_, parameter, change) => {
     const { session, sessionIndex } = await signIn("uma");
-    const request = { nameId: subjectOf("uma"), sessionIndexes: [sessionIndex] };
+    const request = { nameId: subjectOf("uma"), sessionIndexes: [sessionIndex], ...change };
     const url = service.cloud.control.samlLogoutRequestUrl(entityId, request);
-    expect((await openHere(`${url}&RelayState=other`)).status).toBe(400);
+    expect((await openHere(`${url}&${parameter}`)).status).toBe(400);
     expect(await statusOf(session)).toBe(200);
   });
 

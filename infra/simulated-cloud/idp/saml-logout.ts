@@ -13,6 +13,8 @@ export interface SamlLogoutRequest {
   change?: (xml: string) => string;
   /** Default: the provider's key. `foreignKey`: an unpublished key. `none`: no signature. */
   signature?: "foreignKey" | "none";
+  /** `none`: the URL has no RelayState. */
+  relayState?: "none";
 }
 
 const RSA_SHA256 = "http://www.w3.org/2001/04/xmldsig-more#rsa-sha256";

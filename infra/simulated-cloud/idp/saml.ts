@@ -111,7 +111,8 @@ export class SamlProvider {
     const id = `_${randomBytes(16).toString("hex")}`;
     const { change = (xml) => xml } = request;
     const xml = change(logoutRequest(request, { id, issuer: this.entityId, destination }));
-    return redirectUrl(destination, "SAMLRequest", xml, key, "state");
+    const relayState = request.relayState === "none" ? undefined : "state";
+    return redirectUrl(destination, "SAMLRequest", xml, key, relayState);
   }
 
   /** Handles a logout message: answers a request, and accepts a successful response. */

@@ -137,7 +137,10 @@ export function createIntervalCheck(deps: AuthenticityDependencies, interval: In
     }
   }
 
-  /** Reads the row of a name once more: it may have been written after the page that should contain it. */
+  /**
+   * Reads the row of a name: a row of another interval, whose own check tests its code, or a row of this interval once more, because
+   * it may have been written after the page that should contain it.
+   */
   async function readNamed(name: EntryName): Promise<{ count: number; hasCode: boolean } | undefined> {
     if (++readAgain > MAX_READ_AGAIN) return undefined;
     const row = await readRow(tables, EntryRow, name.day, name.key);
@@ -166,7 +169,8 @@ export function createIntervalCheck(deps: AuthenticityDependencies, interval: In
     const id = name.key.slice(6);
     if (!row) {
       report("entryRemoved", target, id, "The service wrote the entry, and it is missing.");
-      // Only the missing entry names the one before it. If that is missing, too, the numbers of the sequence have a gap.
+      // Only the missing entry names the one before it. If that is missing, too, the numbers of the sequence have a gap. Of
+      // the names in a link, only the first one is that of the sequence's previous entry.
       const isPrevious = link.number > 1 && link.previous[0] === name;
       const before = isPrevious ? missingBefore(link.sequence, link.number - 1) : 0;
       for (let count = 0; count < before; count++)

@@ -73,6 +73,7 @@ export async function exportPart(
   const keptFrom = state.keptFrom ?? (await firstInterval(tables, clock));
   // Without `end_date`, an export ends at the time of its first part, also in later parts.
   const end = Math.min(cursor?.end ?? query.end?.getTime() ?? Number.POSITIVE_INFINITY, horizon());
+  // Without any entry, `keptFrom` is undefined, and the period is empty.
   const start = Math.min(end, Math.max(query.start?.getTime() ?? 0, keptFrom ?? end));
   if (cursor && !(cursor.interval >= intervalOf(start) && cursor.interval < end)) {
     throw new Problem(
@@ -107,7 +108,7 @@ export async function exportPart(
       ? createCsvPart(sink.write)
       : createJsonPart(deps, { query, start, end, state, after: cursor, write: sink.write });
   await writer.begin();
-  /** Number of rows read, including those that the filters exclude. */
+  /** Number of rows read, including those that the filters exclude, because reading takes most of the time. */
   let rowsRead = 0;
   let entries = 0;
   /** Position of the last row of this part. */

@@ -49,6 +49,7 @@ export function createJsonPart(
 
     async write(rows) {
       const texts: string[] = [];
+      // Only rows up to the newest digest are reported here: `checkUnsealed` reports those after it.
       for (const { row, entry } of rows) {
         if (entry) {
           fingerprints.add(fingerprintOf(row));

@@ -130,6 +130,7 @@ async function selectIntervals(tables: Tables, keys: PublicKeys, { start, end }:
           stoppedAt = to;
           break pages;
         }
+        // An interval with more entries than the limit is purged alone.
         const full = digests > 0 && entries + read.digest.entries > MAX_PURGED_ENTRIES;
         if (full || digests >= MAX_PURGED_INTERVALS) {
           more = true;

@@ -41,7 +41,7 @@ import { repairIndex } from "./repair-index.ts";
  * vault. Entries that were changed, removed or inserted before are sealed as they are, but the digest says so for good.
  */
 
-/** Digests per transaction: half a day. */
+/** Digests per transaction, which has at most 100 operations: half a day. */
 const BATCH = 72;
 /** Maximum number of intervals per call: sixty days. Later calls seal the others. */
 const MAX_INTERVALS = 8_640;
@@ -103,7 +103,7 @@ export function createSealer(deps: SealDependencies): () => Promise<Sealing> {
     const latestStart = clock.now().getTime() - INTERVAL_MS - SEAL_DELAY_MS;
     if (first === undefined || first > latestStart) {
       // An adopted (derived) beginning is not stored before the audit log records its adoption, which happens with the next
-      // sealing.
+      // sealing. If the newest digest is lost, the anchor is the only evidence until the next digest records the loss.
       if (end && !lost) await writeAnchor(end, adopted ? undefined : beginning, anchored);
       return { configured: true, sealed: 0, more: false, ...loss };
     }
@@ -123,7 +123,8 @@ export function createSealer(deps: SealDependencies): () => Promise<Sealing> {
       const mayHaveEntries = await closeIntervals(tables, batch, signer);
       const range = { from: batch[0]!, to: batch.at(-1)! + INTERVAL_MS };
       const entries = byInterval(mayHaveEntries ? storedEntries(tables, range) : noEntries());
-      // Read after the intervals were closed, so that these rows name all entries of the intervals.
+      // Read after the intervals were closed, so that these rows name all entries of the intervals. `entries` is read later still,
+      // by the loop below, so that it contains every entry that these rows name.
       const lastRows = await readLastRows(tables, authentication, entriesPartition(batch[0]!));
       for (const interval of batch) {
         const check = createIntervalCheck(checkDeps, interval);
@@ -269,6 +270,7 @@ function appendDigest(
   const { withoutCode, ...falsified } = checked;
   const chainBeginning: Beginning = beginning ?? { interval: intervalName(interval), hash: null };
   const digest: Digest = {
+    // After lost digests, the numbers continue behind them, although `previous` and `total` continue from `end`.
     number: Math.max(end?.number ?? 0, lost?.number ?? 0) + 1,
     interval: intervalName(interval),
     minutes: INTERVAL_MINUTES,

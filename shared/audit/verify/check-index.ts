@@ -105,6 +105,7 @@ export function createIndexCheck(tables: Tables): IndexCheck {
     positions: string[],
     range: { from: Interval; to: Interval },
   ): Promise<Difference[]> {
+    // The recorded entries can go beyond the range, because the pages of entries do.
     const isInRange = (entryPosition: string) =>
       instantOf(entryPosition) >= range.from && instantOf(entryPosition) < range.to;
     const missing = new Set(positions.filter(isInRange));
@@ -146,6 +147,7 @@ export function createIndexCheck(tables: Tables): IndexCheck {
     const key = entryKey(interval, id);
     if (isIndexed(partitionKey, key)) return true;
     const entry = readEntry((await readRow(tables, EntryRow, partitionKey, key))?.value?.entry);
+    // A writer writes the four index rows of an entry in one transaction. So if another one exists, this one was removed.
     for (const other of entry ? indexKeys(entry) : [])
       if (await readRow(tables, IndexRow, INDEX_PARTITION, other)) return true;
     return false;

@@ -29,6 +29,7 @@ export function createFindings(): Findings {
     add(...findings) {
       for (const finding of findings) {
         const { kind, interval, digestNumber, entryId } = finding;
+        // The number is not compared for an entry, because findings of a signed statement can lack it.
         const name = JSON.stringify([kind, interval, entryId, entryId === undefined ? digestNumber : undefined]);
         // Findings without an interval can differ in their texts only, so all of them are listed.
         if (!reported.has(name) || interval === undefined) all.push(finding);

@@ -140,6 +140,7 @@ async function digestFindings(
     let reported = 0;
     for await (const page of readRows(tables, DigestRow, { partitionKey: DIGESTS_PARTITION, ...range })) {
       for (const { rowKey, value } of page) {
+        // An interrupted purge leaves genuine digests before the beginning, and sealing in progress adds them after the end.
         if (readDigest(rowKey, value?.digest, keys).state === "genuine") continue;
         // An earlier version stored the newest digest a second time in this row.
         const isHead = rowKey === HEAD && "payload" in readStatement("audit-digest", Digest, value?.digest ?? "", keys);
@@ -211,6 +212,7 @@ async function entryFindings(deps: ReadingDependencies, state: ChainState): Prom
   const futureFrom = entriesEnd(clock.now().getTime(), state.end?.interval);
   const prefix = indexPrefix({});
   const ranges = [
+    // Unlike entries, index rows have no code that shows who wrote them. So rows of an instance whose clock is ahead are accepted.
     { ...indexRange(prefix, futureFrom + MAX_CLOCK_SKEW_MS), when: "in the future" },
     ...(logStart === undefined
       ? []
@@ -226,6 +228,7 @@ async function entryFindings(deps: ReadingDependencies, state: ChainState): Prom
     for await (const page of pages) {
       for (const { rowKey } of page) {
         const timeMs = instantOf(rowKey.slice(prefix.length));
+        // 0, because other times can't be converted to the name of an interval.
         const interval = Number.isFinite(timeMs) && timeMs < MAX_DATE_MS ? intervalOf(timeMs) : 0;
         inserted(interval, newestFirst(rowKey.slice(prefix.length)), when);
       }

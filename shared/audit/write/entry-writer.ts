@@ -185,6 +185,7 @@ export function createEntryWriter({ tables, clock, trust, sequences }: EntryWrit
         if (error instanceof RowExists) return "exists";
         if (!(error instanceof RowMissing)) throw error;
         openInterval = undefined;
+        // If the first response was lost, this call may have stored the entry before sealing deleted the mark.
         if (await readRow(tables, EntryRow, partition, key)) return "exists";
         if (attempt === REOPEN_ATTEMPTS || !(await reopen(interval))) return "closed";
       }

@@ -119,6 +119,7 @@ const secretBesideFederation = entraCheck("secret", {
   title: "Application with a federated credential has no client secret",
   failureTitle: "Application with a federated credential also has a client secret",
   severity: "medium",
+  // Without expired secrets, the result would change with time (`timed`).
   onlyFor: "also expired ones, if federated credentials were read",
   rationale:
     "With a federated credential, the application signs in with short-lived tokens. There is no secret to store, leak or rotate.",

@@ -16,6 +16,8 @@ import {
 
 /** Suggested validity of a new version in days. Users can choose another one. */
 const PROPOSED_VALIDITY_DAYS = 180;
+/** Size of new RSA keys: NIST SP 800-57 accepts 2048 bits, which the checks accept, only until 2030. */
+const NEW_RSA_BITS = 3072;
 /** If the longest allowed validity ends within this time, a new version is suggested instead of an expiration date. */
 const MIN_REMAINING_DAYS = 30;
 
@@ -184,10 +186,10 @@ const isInHardware = (keyType: string | undefined): boolean => keyType?.toUpperC
 export const createStrongerKey = (target: Target): Remediation => {
   const { keyType } = target.facts;
   const kty = `${isEllipticCurve(keyType) ? "EC" : "RSA"}${isInHardware(keyType) ? "-HSM" : ""}`;
-  const strength: Record<string, string> = isEllipticCurve(keyType) ? { curve: "P-256" } : { size: "3072" };
+  const strength: Record<string, string> = isEllipticCurve(keyType) ? { curve: "P-256" } : { size: `${NEW_RSA_BITS}` };
   const expiresAt = startOfDayIn(target.now, PROPOSED_VALIDITY_DAYS);
   return {
-    portal: `${portalPath("key", target)} > New Version: ${kty} with ${isEllipticCurve(keyType) ? "P-256" : "3072 bits"}. Switch every consumer to it and encrypt anew what the old version encrypted. Only then disable the old version.`,
+    portal: `${portalPath("key", target)} > New Version: ${kty} with ${isEllipticCurve(keyType) ? "P-256" : `${NEW_RSA_BITS} bits`}. Switch every consumer to it and encrypt anew what the old version encrypted. Only then disable the old version.`,
     cli: joinLines(
       az("keyvault key create", { ...nameOptions(target), kty, ...strength, expires: expiresAt }),
       disableLater(
@@ -266,8 +268,8 @@ export const createStrongerCertificate = (target: Target): Remediation =>
         updateCertificatePolicy(target, '.keyProperties.curve="P-256"', "create"),
       )
     : certificateRemediation(
-        `${portalPath("certificate", target)} > Issuance policy > Advanced: RSA with 3072 bits; then New Version.`,
-        updateCertificatePolicy(target, ".keyProperties.keySize=3072", "create"),
+        `${portalPath("certificate", target)} > Issuance policy > Advanced: RSA with ${NEW_RSA_BITS} bits; then New Version.`,
+        updateCertificatePolicy(target, `.keyProperties.keySize=${NEW_RSA_BITS}`, "create"),
       );
 
 const enableAutoRenewal = (target: Target): Remediation =>

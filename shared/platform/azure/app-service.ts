@@ -120,6 +120,7 @@ export function createAppService(arm: Arm): AppService {
 
     async restart(siteId) {
       const request = call(siteId, "/restart", "restart the app", CONTRIBUTOR);
+      // Without `softRestart`, App Service also provisions the app again. The response comes before the restart.
       const query = { softRestart: "true", synchronous: "false" };
       await arm.execute({ ...request, method: "POST", query, repeat: "afterRefusal" });
     },

@@ -154,6 +154,7 @@ const ROUTES: [path: RegExp, route: Route][] = [
     new RegExp(`^${APPLICATION_PATH}/federatedIdentityCredentials$`),
     { ...listOf(federated), target: target("list an application's federated credentials", READ) },
   ],
+  // Calls of this path select different members, so only the ID is checked here, and `requireDocumented` checks the others.
   [new RegExp(`^${APPLICATION_PATH}$`), { answer: z.object({ id: guid }), target: READ_ONE }],
   [/^organization$/, { ...listOf(organization), target: target("read the organization", ORGANIZATION) }],
   [

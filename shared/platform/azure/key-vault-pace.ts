@@ -61,6 +61,7 @@ export function createKeyVaultPace(limits = KEY_VAULT_PACE, clock = systemClock)
       return async (path, request, signal) => {
         const isForKey = hasHardwareKeys && path.startsWith("/keys");
         const applicable: [name: string, maximum: number][] = [[origin, limits.perVault]];
+        // The narrowest limit is first: a request that waits for it must not count for the wider limits.
         if (isForKey) applicable.unshift([`${origin}/keys`, limits.hardwareKeysPerVault]);
         if (region) applicable.push([region, limits.perRegion]);
         const started: RateLimit[] = [];

@@ -110,7 +110,7 @@ const CLOUDS: Record<string, CloudEndpoints> = {
   },
 };
 
-/** Returns the addresses of the selected cloud. Settings can replace each of them. */
+/** Returns the addresses of the selected cloud. Settings can replace most of them. */
 export function cloudEndpoints(env: {
   AZURE_CLOUD: keyof typeof CLOUDS;
   AZURE_AUTHORITY_HOST?: string | undefined;
@@ -124,6 +124,7 @@ export function cloudEndpoints(env: {
 }): CloudEndpoints {
   const defaults = CLOUDS[env.AZURE_CLOUD]!;
   const authorityHost = env.AZURE_AUTHORITY_HOST ?? defaults.authorityHost;
+  // Another authority issues v2 tokens under its own address. v1 tokens name the cloud's token service, which has no setting.
   const isDefaultHost = authorityHost === defaults.authorityHost;
   const maps = env.AZURE_MAPS_ENDPOINT ?? defaults.maps;
   const domains = env.AZURE_RESOURCE_DOMAINS;

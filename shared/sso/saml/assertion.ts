@@ -104,7 +104,11 @@ function checkConditions(assertion: Element, { spEntityId, now }: ExpectedValues
   return expiryTimes;
 }
 
-/** @returns The expiry times of the confirmations, milliseconds since 1970. */
+/**
+ * Requires that every bearer confirmation is valid. This is stricter than Profiles, 4.1.4.3, which requires one.
+ *
+ * @returns The expiry times of the confirmations, milliseconds since 1970.
+ */
 function checkConfirmations(subject: Element, { acsUrl, requestId, now }: ExpectedValues): number[] {
   const bearer = children(subject, "assertion", "SubjectConfirmation").filter(
     (confirmation) => attribute(confirmation, "Method") === BEARER,

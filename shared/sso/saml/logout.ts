@@ -66,24 +66,27 @@ export function verifyLogoutRequest(
   return { id, nameId, sessionIndexes, relayState, endsAt };
 }
 
+/** The parameters that the signature covers, in its order (Bindings, 3.4.4.1). */
+const SIGNED_PARAMETERS = ["SAMLRequest", "RelayState", "SigAlg"];
+
 /**
- * Verifies the signature before the message is read. The signature covers SAMLRequest, RelayState and SigAlg as they were
- * sent, in this order (Bindings, 3.4.4.1).
+ * Verifies the signature before the message is read. The signature covers the parameters as they were sent.
  *
  * @throws {SamlRefused} notSigned, algorithm, signature
  */
 function requireSignature(query: string, keys: readonly KeyObject[]): void {
   const pairs = query.split("&").map((pair) => [pair.split("=", 1)[0]!, pair] as const);
   const sent = new Map(pairs);
-  // The verified value of a repeated parameter could differ from the value that is read.
-  if (sent.size !== pairs.length) throw new SamlRefused("malformed");
   const parameters = new URLSearchParams(query);
+  // The verified value of a parameter could differ from the value that is read, if it is repeated or its name is escaped.
+  const isAmbiguous = SIGNED_PARAMETERS.some((name) => parameters.getAll(name).length !== (sent.has(name) ? 1 : 0));
+  if (sent.size !== pairs.length || isAmbiguous) throw new SamlRefused("malformed");
   const signature = parameters.get("Signature");
   if (signature === null) throw new SamlRefused("notSigned");
   const algorithm = parameters.get("SigAlg") ?? "";
   const hash = Object.hasOwn(HASHES, algorithm) ? HASHES[algorithm]! : undefined;
   if (hash === undefined) throw new SamlRefused("algorithm");
-  const signed = Buffer.from(["SAMLRequest", "RelayState", "SigAlg"].flatMap((name) => sent.get(name) ?? []).join("&"));
+  const signed = Buffer.from(SIGNED_PARAMETERS.flatMap((name) => sent.get(name) ?? []).join("&"));
   const value = Buffer.from(signature, "base64");
   if (!keys.some((key) => verify(hash, signed, key, value))) throw new SamlRefused("signature");
 }
