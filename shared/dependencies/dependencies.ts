@@ -278,6 +278,7 @@ export function createDependencies(deps: {
     } catch (error) {
       if (!(error instanceof CloudFailure)) throw error;
       const { code, message, remedy } = error;
+      // No run has stored this item, so it names what the failed call read: the tenant.
       const unit = { source: "azure", unit: tenantId, since: clock.now().toISOString() };
       return {
         aliases: [application],

@@ -177,6 +177,7 @@ function requireWritable(
       "Find out who created the service connection.",
     );
   }
+  // DevOps rejects a change that does not name the connection's projects.
   if (!connection.serviceEndpointProjectReferences?.length) {
     throw rejection("DevOps does not return its projects", "Change it in Azure DevOps.");
   }

@@ -70,6 +70,7 @@ export function createRules(deps: {
       from: prefix,
       before: keyEnd(prefix),
       pageSize: 1,
+      // A reference that can't be read may be the one that makes a loop.
       onCorrupt: "throw" as const,
     };
     for await (const rows of tables.pages(References, range)) return rows[0]!.recordId;
