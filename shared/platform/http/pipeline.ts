@@ -309,6 +309,7 @@ async function answerOf<Services>(
   };
   const { status, cookies = [] } = reply;
   if (endpoint && content && status === 200 && isVersioned(endpoint)) {
+    // A file brings its own ETag.
     const version = json === undefined ? allHeaders.ETag! : versionOf(allHeaders.ETag ?? etagOf(reply.json), json);
     const isCoded =
       allHeaders["Content-Encoding"] === "gzip" || (isCompressible(content) && acceptsGzip(request.headers));

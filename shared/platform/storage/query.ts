@@ -100,6 +100,7 @@ async function send({ address, client, http }: ConnectedTable, target: string): 
     method: "GET",
     headers: createHttpHeaders({
       Accept: "application/json;odata=minimalmetadata",
+      // The version that the SDK sends.
       "x-ms-version": "2019-02-02",
       DataServiceVersion: "3.0",
     }),
