@@ -202,6 +202,7 @@ function typedRow(wire: WireRow): TypedRow {
     if (value instanceof Double) columns[name + TYPE] = "Edm.Double";
     else if (type !== undefined && type !== "Edm.String" && type !== "Edm.Boolean") columns[name + TYPE] = type;
   }
+  // A row without an ETag gets its time, which also changes with each write.
   const { PartitionKey: partitionKey, RowKey: rowKey, Timestamp: timestamp, "odata.etag": etag = timestamp } = wire;
   const system = { partitionKey, rowKey, etag, timestamp } as Omit<TypedRow, "columns">;
   return { ...system, columns };
