@@ -81,7 +81,7 @@ export function createRules(deps: {
   async function rejectLoops(sourceAndTarget: SourceAndTarget): Promise<void> {
     const loopProblem = (detail: string, recordId?: string) =>
       new Problem("syncLoop", detail, recordId === undefined ? {} : { members: { recordId } });
-    // The reference of a record whose target is this record's source. Its key has the lower-case name (`sameName` of key vaults).
+    // The reference of a record whose target is this record's source. Its key has the name in lower case (`sameName`).
     const source = await tables.get(
       References,
       SYNC,
