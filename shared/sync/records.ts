@@ -221,7 +221,7 @@ export function createRecords(deps: {
           insert(Records, recordKey(recordId), record),
           targetReference,
           insert(References, sourceKey(record), { recordId }),
-          // `sentAt` means the message that `create` sends below. If it is lost, the timer sends another one after half an hour.
+          // `sentAt` means the message that `create` sends below. If it is lost, the timer sends one after half an hour.
           ...(enabled ? [insert(DueRows, dueKey(at, recordId), { sentAt: at })] : []),
         ]);
       const etags = await audited(audit, event, async () => {

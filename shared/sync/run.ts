@@ -159,8 +159,8 @@ async function underLease(
     });
     isSettled = await settle(record, outcome, lease, deps);
   } catch (error) {
-    // `aborted`: another worker has taken the lease. Any other error, also a conflict in another row, fails the message, and the
-    // queue redelivers it.
+    // `aborted`: another worker has taken the lease. Any other error, also a conflict in another row, fails the message, which
+    // the queue then redelivers.
     if (!lease.signal.aborted) {
       await undefinedIfChanged(changeLease(lease, { type: "released" }));
       throw error;
