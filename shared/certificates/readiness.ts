@@ -12,6 +12,8 @@ import { RENEWERS, type Renewal, type Renewer, renewalOf } from "../inventory/re
 /** Limits for which the renewals are counted, besides today's: the last two of the dated limits, 100 and 47 days. */
 const [LIMIT_OF_2027, LIMIT_OF_2029] = PUBLIC_CERTIFICATE_LIMITS.slice(-2).map(({ days }) => days) as [number, number];
 const YEAR_DAYS = 365;
+/** Mean length of a month in the Gregorian calendar. */
+const MONTH_DAYS = 365.2425 / 12;
 /**
  * Maximum difference between the ordered and the issued validity, as a share of the ordered one. Policies order months, which
  * have 28 to 31 days, so the two are never exactly equal.
@@ -95,7 +97,7 @@ export function readinessOf(asset: AssetRecord, { now, owner, uses }: ReadinessC
   const renewalsPerYear =
     days === undefined || days <= 0 || publiclyTrusted === undefined
       ? undefined
-      : renewalsOf(days, publiclyTrusted ? publicLimitAt(now).days : Number.POSITIVE_INFINITY, publiclyTrusted);
+      : renewalsOf(days, publicLimitAt(now).days, publiclyTrusted);
   const use = uses && (uses.get(useKey(asset.vaultName, asset.name)) ?? { pinned: [], readsPrivateKey: false });
   const problems = problemsOf(asset, { renewal, publiclyTrusted, days, owner, use });
   return {
@@ -106,10 +108,12 @@ export function readinessOf(asset: AssetRecord, { now, owner, uses }: ReadinessC
     validityDays: days === undefined ? undefined : Math.ceil(days),
     renewalsPerYear,
     problems,
+    // Without its details (`certificate`), some problems can't be detected.
     state: problems.length > 0 ? "failing" : renewalsPerYear && asset.certificate ? "ready" : "unknown",
   };
 }
 
+/** The limits apply to public certificates only. The others are renewed as often as their validity requires. */
 function renewalsOf(days: number, limitToday: number, isPublic: boolean): RenewalsPerYear {
   const under = (limit: number) => Math.ceil(YEAR_DAYS / Math.min(days, isPublic ? limit : Number.POSITIVE_INFINITY));
   return { today: under(limitToday), at100Days: under(LIMIT_OF_2027), at47Days: under(LIMIT_OF_2029) };
@@ -147,7 +151,7 @@ function problemsOf(asset: AssetRecord, facts: ProblemFacts): Readiness["problem
   const ordered = certificate?.orderedMonths;
   // A self-signed certificate has no authority that could issue another validity than ordered.
   if (!isImported && issuerName !== undefined && ordered !== undefined && days !== undefined && !isSelfSigned(asset)) {
-    const orderedDays = (ordered * 365.2425) / 12;
+    const orderedDays = ordered * MONTH_DAYS;
     if (Math.abs(days - orderedDays) > orderedDays * MAX_ORDER_DIFFERENCE)
       add(
         "orderNotMet",

@@ -71,6 +71,7 @@ export async function checkRenewals(
     if (last) checks[name] = last;
     if (!last || last.retryAfter <= now) due.push({ name, id, directory, last });
   }
+  // Certificates that were never asked for come first, then those that have waited longest.
   due.sort((a, b) => (a.last?.retryAfter ?? 0) - (b.last?.retryAfter ?? 0));
   const deadline = AbortSignal.timeout(MAX_REQUESTING_MS);
   let asked = 0;
@@ -110,6 +111,7 @@ export async function checkRenewals(
     Object.entries(checks).flatMap(([name, { window }]) => (isSame(assets.get(name)?.ari, window) ? [] : [name])),
   );
   // The next check is due at the earliest `retryAfter`. If certificates are left over, it is due now: the next scan continues.
+  // Without any certificate it is due only when the certificates or the configured authorities change.
   const retryTimes = Object.values(checks).map(({ retryAfter }) => retryAfter);
   const nextAt = due.length > asked ? now : retryTimes.reduce((a, b) => Math.min(a, b), Number.MAX_SAFE_INTEGER);
   return windowsOf({ certificates: contents, configuration, nextAt, checks }, changed);

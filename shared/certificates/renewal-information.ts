@@ -127,6 +127,7 @@ export function createRenewalInformation(deps: {
       .send(address, { method: "GET", headers: HEADERS, ...(signal && { signal }) })
       .catch((error: unknown) => {
         if (!(error instanceof Unreachable)) throw error;
+        // Sooner than DEFAULT_WAIT_SECONDS, because an outage is usually short.
         throw failure(error.message, HOUR_SECONDS, true);
       });
     const wait = waitOf(answer.headers["retry-after"], clock.now());

@@ -97,6 +97,7 @@ export function consumersOf(found: readonly FoundEdge[]): Consumer[] {
     .map((edges): Consumer => {
       const sorted = edges
         .map((one) => ({ one, weight: weightOf(one), text: JSON.stringify(one.edge) }))
+        // By text among equal weights, so that every answer has the same order.
         .sort((a, b) => b.weight - a.weight || (a.text < b.text ? -1 : 1));
       const [first] = sorted as [(typeof sorted)[number]];
       return {

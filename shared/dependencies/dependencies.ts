@@ -120,7 +120,10 @@ export interface Dependencies {
    * @throws {Problem} as `blastRadius`
    */
   usage(id: string): Promise<{ assetId: string; usage: AssetUsage; lastSignIn: Date | undefined }>;
-  /** Returns the dependencies of an asset and of its whole vault. Makes at most six requests. */
+  /**
+   * Returns the dependencies of an asset and of its whole vault. Makes one request per 1,000 units, and at most two full
+   * pages (`MAX_EDGES`) for the vault and for the asset, for a certificate also for its key and its secret.
+   */
   edgesOf(asset: AssetLocation): Promise<{ edges: FoundEdge[]; more: boolean }>;
   /**
    * Returns the uses of certificates by lower-case `<vault>/<name>`, of one vault or of all. Undefined before the first
@@ -278,6 +281,7 @@ export function createDependencies(deps: {
     } catch (error) {
       if (!(error instanceof CloudFailure)) throw error;
       const { code, message, remedy } = error;
+      // No run has stored this item, so it names what the failed call read: the tenant.
       const unit = { source: "azure", unit: tenantId, since: clock.now().toISOString() };
       return {
         aliases: [application],

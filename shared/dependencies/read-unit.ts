@@ -133,6 +133,7 @@ export async function readUnit(
       }
       const id = "gone" in item ? item.gone : item.resource.id;
       reported.add(resourceHash(key, id));
+      // What this part read replaces what an earlier part found, also in the coverage.
       earlier.delete(resourceHash(key, id));
       if ("gone" in item) await writer.remove(resourceHash(key, id));
       else await writer.write(item);
@@ -143,7 +144,7 @@ export async function readUnit(
     else if (signal?.aborted) failure = TIMED_OUT;
     else throw error;
   }
-  /** The time ran out. */
+  /** The time ran out. A call that `signal` aborts can also fail with another code. */
   const isLate = failure !== undefined && (failure.code === TIMED_OUT.code || signal?.aborted === true);
   // A full run continues in another part if this part passed a new position. Otherwise more time would not help.
   const isUnfinished = isLate && since === undefined && position !== readTo?.place;

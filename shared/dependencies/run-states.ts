@@ -116,6 +116,7 @@ function countsOf(run: RunRecord, works: readonly UnitWork[], stored: readonly U
   const failed = works.filter(({ status }) => status === "failed");
   const missing = Math.max(0, (run.units ?? 0) - works.length);
   const failures = [
+    // Sources whose units could not be listed.
     ...run.failures.filter(({ unit }) => unit === undefined),
     ...(missing > 0 ? [{ source: "", ...unreadableUnits(missing) }] : []),
     ...failed.map(({ source, unit, failure }) => ({ source, unit, ...failure! })),

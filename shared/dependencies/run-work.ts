@@ -139,9 +139,11 @@ async function planRun(run: Row<RunRecord>, deps: WorkDeps): Promise<void> {
     works.push({ source, unit, action, status: "waiting", attempts: 0 });
   for (const source of sources) {
     try {
+      // A source that is off has no units, so its stored ones are removed.
       const units = new Set(source.off ? [] : await source.units());
       for (const unit of units) add(source.name, unit, "read");
       const keys = new Set([...units].map((unit) => unitKey(source.name, unit)));
+      // The unit without a name is not removed: it has the coverage item of the source itself (`recordListing`).
       for (const [key, { source: storedSource, unit }] of storedUnits)
         if (storedSource === source.name && unit !== "" && !keys.has(key)) add(source.name, unit, "remove");
       await recordListing(source.name, storedUnits.has(unitKey(source.name, "")), source.off, deps);
@@ -200,6 +202,7 @@ async function workOnUnit(unit: LeasedRow<UnitWork>, { runId, mode }: RunRecord,
   const source = sources.find((one) => one.name === name);
   const signal = AbortSignal.any([unit.signal, AbortSignal.timeout(MAX_UNIT_MS)]);
   try {
+    // Without `source`, a host of another version has planned a unit of a source that this version does not have.
     const outcome =
       action === "remove" || !source
         ? await removeUnit(name, unitName, { runId, workerId }, deps)

@@ -74,6 +74,7 @@ export function createResourceWriter(deps: {
   isServiceVault: (vaultName: string) => boolean;
 }): ResourceWriter {
   const { tables, fence, runId, unit, before: unitBefore, stored, clock, randomness } = deps;
+  // The last time when each stored resource was confirmed. An incremental run confirms only what changed.
   const lastSeenAt = unitBefore?.lastFullAt ?? clock.now().toISOString();
   let changed = 0;
   /** Operations for the next transaction, by row key. Several small resources share it. */
@@ -157,6 +158,7 @@ export function createResourceWriter(deps: {
       for (const givenEdge of edges) {
         // Parsing puts the members into the order of the schema, so that equal dependencies have equal hashes.
         const edge = Edge.parse({ ...givenEdge, resource });
+        // Access to the service's own vault is left out, but a reference to it is a mistake that must show.
         if (edge.strength === "references" || !deps.isServiceVault(edge.vaultName))
           wanted.set(edgeKey(edge, idHash), { ...edge, unit, toldAt });
       }
@@ -193,6 +195,7 @@ export function createResourceWriter(deps: {
     async remove(idHash) {
       const before = stored.get(idHash);
       if (!before) return;
+      // Without `edgesOf`: removing a missing row succeeds.
       const known = [...unpackEdges(before)];
       const operations = known.flatMap(([key, was]) => [
         remove(Edges, key),

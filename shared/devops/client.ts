@@ -189,6 +189,7 @@ export function createDevopsClient(options: DevopsClientOptions): DevopsClient {
 
   return {
     async user(signal) {
+      // This path has only preview versions.
       const { json } = await (await createCall(signal))("/_apis/connectionData?api-version=7.1-preview.1");
       const { authenticatedUser: user } = json as ConnectionData;
       if (user.id.toLowerCase() === ANONYMOUS_USER_ID) {
@@ -205,6 +206,7 @@ export function createDevopsClient(options: DevopsClientOptions): DevopsClient {
     connections: (projectId, { manageable, ...listOptions } = {}) =>
       pages(
         `/${encodeURIComponent(projectId)}/${endpoints}`,
+        // Also connections that DevOps reports as failed: they can contain a secret too.
         `&includeFailed=true&includeDetails=true${filter(manageable)}`,
         listOptions,
       ),

@@ -60,6 +60,7 @@ export async function testOrganization(
   }
   const chosen = chosenProjects(visible, projectIds);
   const areProjectsListed = steps.every(({ ok }) => ok);
+  // Without a list of projects, it is unknown which entries of `projectIds` are missing.
   if (areProjectsListed) for (const missing of chosen.missing) steps.push(missingProject(missing));
   const testedProjects = chosen.projects.slice(0, MAX_TESTED_PROJECTS);
   await pMap(

@@ -26,6 +26,7 @@ export function signInOf(connection: ServiceConnection): ConnectionSignIn | unde
   const automatic = String(connection.data?.creationMode).toLowerCase() === "automatic";
   if (scheme === "workloadidentityfederation") return { appId, tenantId, with: "federation", automatic };
   if (scheme !== "serviceprincipal") return undefined;
+  // A connection without this parameter has a client secret ("spnkey").
   const type = parameterOf(connection, "authenticationtype")?.value?.toLowerCase() ?? "spnkey";
   if (type !== "spnkey" && type !== "spncertificate") return undefined;
   return { appId, tenantId, with: type === "spnkey" ? "secret" : "certificate", automatic };
@@ -177,6 +178,7 @@ function requireWritable(
       "Find out who created the service connection.",
     );
   }
+  // DevOps rejects a change that does not name the connection's projects.
   if (!connection.serviceEndpointProjectReferences?.length) {
     throw rejection("DevOps does not return its projects", "Change it in Azure DevOps.");
   }

@@ -70,6 +70,7 @@ export async function createTransport({ perHost = Infinity, idleMs }: Connection
         headers,
         body,
         abortSignal: stop.signal,
+        // The environment names the addresses, and those of emulators use plain http.
         allowInsecureConnection: true,
         streamResponseStatusCodes: ALL_STATUSES,
       });

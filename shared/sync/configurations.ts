@@ -152,6 +152,7 @@ export function createConfigurations(deps: {
     const provider = requireProvider(id);
     const { row, broken } = await readConfiguration(tables, id);
     if (!row) {
+      // `azure` needs no configuration, so a tampered one does not stop its records.
       if (provider.secretMembers.length === 0) return { provider, settings: {}, secrets: {}, revision: undefined };
       if (broken) throw tampered(provider);
       throw new SyncFailure("notConfigured", `${provider.title} is not configured.`, {
@@ -186,9 +187,10 @@ export function createConfigurations(deps: {
       const provider = requireProvider(id);
       if (!deps.vault) throw new Problem("conflict", NO_VAULT);
       const { row: before, broken } = await readConfiguration(tables, id);
+      // Not for `broken`: no response shows the ETag of a tampered row.
       if (before) requireMatch(before.etag, ifMatch, THE_CONFIGURATION);
       const { settings, secret, isStoredSecret } = await completeConfiguration(provider, given, before);
-      // New credentials do not inherit the expiry of the old ones.
+      // New credentials do not inherit the expiry of the old ones. Null removes the expiry.
       const expiry = expiresOn === undefined && isStoredSecret ? before?.expiresOn : (expiresOn ?? undefined);
       const event = {
         type: "syncProvider.configured",
@@ -202,6 +204,7 @@ export function createConfigurations(deps: {
         const now = clock.now();
         const at = now.toISOString();
         const reference = await storeSecret(provider, settings, secret, isStoredSecret ? before?.secret : undefined);
+        // Without `refused`: runs try the credentials again, also if they are the same.
         const next: ProviderConfiguration = {
           provider: id,
           settings,
@@ -245,7 +248,7 @@ export function createConfigurations(deps: {
 
     async check(id, signal) {
       const { provider, settings, secrets } = await open(id);
-      await provider.check(settings, { ...secrets }, deps.providers, signal);
+      await provider.check(settings, secrets, deps.providers, signal);
     },
 
     async recordRejection({ provider, revision }, { providerCode, recordId }) {
@@ -269,6 +272,7 @@ export function createConfigurations(deps: {
         if (expiresOn === undefined || expiresOn <= now || Date.parse(expiresOn) > latest.getTime()) continue;
         const name = providerOf(provider)?.title ?? provider;
         yield {
+          // With the revision, so that an alert about earlier credentials does not count for these.
           id: `sync.${provider}.${revision}`,
           what: "Credentials of a sync provider",
           name,

@@ -94,6 +94,7 @@ export function decide(
     if (!isNewVersion && interrupted?.writing !== source.version) {
       return { action: "none", why: "The target has the source's current version." };
     }
+    // A version that the record already knows is only written again to undo a change by someone else.
     const kind = !isNewVersion ? "mended" : record.lastSyncedAt ? "updated" : "created";
     return { action: "none", kind, why: "The target was written by a run that crashed before it stored the result." };
   }
@@ -113,6 +114,7 @@ export function decide(
 /** Decides for a target that does not exist, or that was deleted and can be recovered (`deletedUntil`). */
 function decideAbsent(record: SyncRecord, { deletedUntil, ownedBy }: TargetState): Decision {
   const existedBefore = record.lastSyncedAt !== undefined;
+  // All providers that can recover a deleted target also store its owner.
   if (deletedUntil !== undefined && ownedBy !== record.recordId && !record.adopt) {
     throw new SyncFailure(
       "targetDeleted",

@@ -14,7 +14,8 @@ export interface SyncHistory {
   /** Returns the operations that add an entry, for the transaction of the change. */
   entryOperations(entry: SyncEntry): Operation[];
   /**
-   * Lists the history of one record, newest first. With a cursor each page takes one request. @throws {Problem} invalidCursor
+   * Lists the history of one record, newest first. With a cursor each page takes one request, or two with the maximum limit.
+   * @throws {Problem} invalidCursor
    */
   list(recordId: string, request: PageRequest): Promise<Page<SyncEntry>>;
   /** Returns the newest entry of a record. */
@@ -66,6 +67,7 @@ export function createHistory(tables: Tables): SyncHistory {
       const total = cursor ? cursor.total : countResult!.total;
       const offset = cursor?.offset ?? requestedOffset;
       const after = cursor?.after ?? countResult?.before;
+      // One more than the page, to know whether there is a next page.
       const rows =
         countResult?.isOffsetValid === false
           ? []

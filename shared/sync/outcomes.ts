@@ -29,6 +29,7 @@ import type { RunFailed } from "./run-failure.ts";
 
 /** Wait after the first transient failure. It doubles with each further failure, up to the record's schedule. */
 const FIRST_RETRY_MS = 10 * MINUTE_MS;
+/** Maximum number of doublings: the wait stays below 43 hours, also if the schedule is longer. */
 const MAX_DOUBLINGS = 8;
 /** Number of attempts to write an outcome while users change the record. */
 const ATTEMPTS = 10;

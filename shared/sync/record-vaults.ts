@@ -55,6 +55,7 @@ export function createSyncVaults(deps: {
     const key = id.toLowerCase();
     const at = clock.now().getTime();
     const cached = cache.get(key);
+    // `abs`, because the clock follows the store and can be set back.
     if (cached && !readsValue && Math.abs(at - cached.at) < CACHE_MS) return cached.vault;
     const request = { at, vault: deps.resourceManager.vault(id, AbortSignal.timeout(DESCRIBE_MS)) };
     cache.set(key, request);

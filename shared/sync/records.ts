@@ -144,6 +144,7 @@ export function createRecords(deps: {
     ...record,
     state: record.state === "new" ? "new" : "pending",
     nextRunAt: clock.now().toISOString(),
+    // A run in progress that sees another number when it ends leaves the record due (outcomes.ts).
     requests: record.requests + 1,
   });
 
@@ -156,7 +157,7 @@ export function createRecords(deps: {
     get,
 
     async any() {
-      // Each record has one reference by its target.
+      // Each record has one reference by its target. The records themselves are signed rows, which are always read whole.
       const range = { partitionKey: SYNC, from: TARGET_PREFIX, before: keyEnd(TARGET_PREFIX), pageSize: 1 };
       for await (const _ of tables.pages(References, { ...range, select: [] })) return true;
       return false;
@@ -220,6 +221,7 @@ export function createRecords(deps: {
           insert(Records, recordKey(recordId), record),
           targetReference,
           insert(References, sourceKey(record), { recordId }),
+          // `sentAt` means the message that `create` sends below. If it is lost, the timer sends one after half an hour.
           ...(enabled ? [insert(DueRows, dueKey(at, recordId), { sentAt: at })] : []),
         ]);
       const etags = await audited(audit, event, async () => {

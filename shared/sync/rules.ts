@@ -70,6 +70,7 @@ export function createRules(deps: {
       from: prefix,
       before: keyEnd(prefix),
       pageSize: 1,
+      // A reference that can't be read may be the one that makes a loop.
       onCorrupt: "throw" as const,
     };
     for await (const rows of tables.pages(References, range)) return rows[0]!.recordId;
@@ -80,7 +81,7 @@ export function createRules(deps: {
   async function rejectLoops(sourceAndTarget: SourceAndTarget): Promise<void> {
     const loopProblem = (detail: string, recordId?: string) =>
       new Problem("syncLoop", detail, recordId === undefined ? {} : { members: { recordId } });
-    // The reference of a record whose target is this record's source.
+    // The reference of a record whose target is this record's source. Its key has the name in lower case (`sameName`).
     const source = await tables.get(
       References,
       SYNC,

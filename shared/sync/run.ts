@@ -147,6 +147,7 @@ async function underLease(
   try {
     // Read again under the lease, because another worker may have stored its outcome since the first read.
     const { row: record } = await deps.records.readRow(recordId);
+    // The record was deleted meanwhile, so its lease row goes too.
     if (!record) return void (await deps.indexes.submit([leaseEnd(lease)]));
     if (!isDue(record, deps)) return await changeLease(lease, { type: "released" });
     const outcome = await work(record, lease).catch((error: unknown) => {
@@ -158,7 +159,8 @@ async function underLease(
     });
     isSettled = await settle(record, outcome, lease, deps);
   } catch (error) {
-    // A conflict in another row is an error.
+    // `aborted`: another worker has taken the lease. Any other error, also a conflict in another row, fails the message, which
+    // the queue then redelivers.
     if (!lease.signal.aborted) {
       await undefinedIfChanged(changeLease(lease, { type: "released" }));
       throw error;
@@ -178,6 +180,7 @@ async function copy(record: SyncRecord, lease: Lease, deps: RunDeps): Promise<Ou
   const { plans, audit, clock } = deps;
   const { writing, creating = false } = lease.row;
   const interrupted = writing === undefined ? undefined : { writing, creating };
+  // Passed to the calls of the write too, so that a write is not based on older states.
   const signal = AbortSignal.timeout(INSPECT_MS);
   const inspected = await plans.inspect(record, signal);
   const { source, mark, state } = inspected;
@@ -241,6 +244,7 @@ async function writeTarget(
   if (decision.adopt && target.adopt) {
     await announce();
     await plans.onTarget(record, inspected, () => target.adopt!(name, mark, signal));
+    // Taking over can change the target's version, which a conditional write compares.
     state = await plans.onTarget(record, inspected, () => target.describe(name, signal));
   }
   if (decision.action === "restore") {
@@ -249,6 +253,7 @@ async function writeTarget(
       target.restoreVersion!(name, mark, state, signal),
     );
     if (restored) return restored;
+    // The target no longer has that version, so the value is written.
   }
   const value = await failOnSide("source", () => sources.read(record, source.version, signal));
   const bytes = Buffer.byteLength(value);

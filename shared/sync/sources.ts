@@ -45,6 +45,7 @@ export function createSources({ vaults, clock }: { vaults: SyncVaults; clock: Cl
     if (currentAtLastRun) return { current: currentAtLastRun, tiedVersions };
     const { secrets } = await vaults.open(record, "source", true);
     const read = await secrets.read(record.sourceSecret, undefined, signal);
+    // `read` itself if the version was created after `versions` was listed.
     return { current: tied.find(({ version }) => version === read?.version) ?? read, tiedVersions };
   }
 

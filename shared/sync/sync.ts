@@ -163,6 +163,7 @@ export function createSync(deps: SyncDependencies): Sync {
     const signal = AbortSignal.timeout(INSPECT_MS);
     const { opened, target, state } = await plans.inspectTarget(record, signal);
     if (!state.exists) return;
+    // Undefined: the provider stores no owner. Then the record knows whether it created the target or took it over.
     const isOwned = state.ownedBy === undefined ? record.targetOwned : state.ownedBy === record.recordId;
     if (!isOwned)
       throw new Problem(

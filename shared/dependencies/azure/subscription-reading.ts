@@ -114,6 +114,7 @@ export function createSubscriptionReading(
     const failures = found.failures ?? [];
     const transient = failures.find(isTransient);
     if (transient && (!isFull || signal?.aborted)) throw transient;
+    // Reported only as not read, so that its stored dependencies stay, marked as unconfirmed.
     if (found.uses.length === 0 && failures.length > 0)
       return failures.map((one) => ({ notSeen: notSeenOf(row.id, one) }));
     const resource = { ...resourceOf(row), kind: finder.kind(row) };

@@ -107,6 +107,7 @@ export function createLiteralSource(deps: {
     const resource = { ...resourceOf(row), kind: finder.kind(row) };
     try {
       const { settings, failures } = await settingsOf(row, clients, signal);
+      // The unit's time ran out: ends the read, instead of reporting each remaining app as one that can't be read.
       if (failures[0] && signal?.aborted) throw failures[0];
       const edges = settings.flatMap(({ evidence, value }) =>
         values.secretsIn(value).map(

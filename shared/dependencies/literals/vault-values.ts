@@ -143,7 +143,7 @@ export async function readVaultValues(
             failure ??= error;
             if (error.code === "accessDenied") denied++;
             // Any failure other than a denial or a disabled secret is taken to concern the whole vault.
-            isSkipped = error.code !== "accessDenied" || (read === 0 && denied >= MAX_DENIALS);
+            isSkipped ||= error.code !== "accessDenied" || (read === 0 && denied >= MAX_DENIALS);
           }
         },
         { concurrency: SECRETS_AT_ONCE },

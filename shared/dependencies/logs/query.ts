@@ -134,6 +134,7 @@ const Line = z.object({
 /** Names of callers can have any length, so they are cut. */
 const MAX_NAME = 200;
 
+/** Removes the query of a request's URL (`?api-version=…`), with which a URL names no asset. */
 function withoutQuery(url: string | undefined): string | undefined {
   const end = url?.indexOf("?") ?? -1;
   return end < 0 ? url : url?.slice(0, end);
@@ -168,6 +169,7 @@ export function summaryOf(rows: readonly unknown[], names: KeyVaultNames): Summa
       callerId: callerId.toLowerCase().slice(0, MAX_NAME),
       ...(data.AppId && { appId: data.AppId.toLowerCase().slice(0, MAX_NAME) }),
       ...(data.UserName && { userName: data.UserName.slice(0, MAX_NAME) }),
+      // Only resource IDs start with a slash.
       ...(data.IdentityOf?.startsWith("/") && { identityOf: data.IdentityOf.slice(0, 1000) }),
       day: data.Day.toISOString().slice(0, 10),
       lastAt,

@@ -113,6 +113,7 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
     let failure: CloudFailure | undefined;
     try {
       found = await queryWorkspace(workspaceId, span, signal);
+      // A partial answer is stored too. As a failure it does not change `readTo`, so the next query reads the period again.
       failure = found.incomplete;
     } catch (error) {
       if (!(error instanceof CloudFailure)) throw error;

@@ -137,6 +137,7 @@ export function createUnusedSecrets(deps: {
     // Compliance is notified before the row is written: after a crash in between it is notified again.
     if (changed.length > 0) await deps.changed(vaultName, changed);
     const names = [...current].sort();
+    // The first row names the number of rows. Further ones of an earlier, longer report stay and are not read.
     const rows = Math.max(1, Math.ceil(names.length / NAMES_PER_ROW));
     // The first row is written last, because it contains the day and the number of rows.
     for (let index = rows - 1; index >= 0; index--) {

@@ -59,7 +59,10 @@ export interface LogState {
 
 /** Answers queries about use from the logs of the configured workspaces. */
 export interface Usage extends SecretUsage {
-  /** Returns the use of an asset. Makes three requests for each workspace. */
+  /**
+   * Returns the stored use of an asset. Makes three requests for each workspace. Queries no workspace: only the methods for
+   * rotations need results of this hour.
+   */
   ofAsset(asset: AssetLocation): Promise<AssetUsage>;
   /** Lists unexpected readers since a time. */
   unexpected(from: Date): AsyncGenerator<UnexpectedReader[]>;

@@ -81,6 +81,7 @@ function problemStatusesOf(endpoint: Endpoint<never>): number[] {
   if (endpoint.tier === "pro") statuses.push(403);
   if (endpoint.route.includes("{")) statuses.push(404);
   if (endpoint.method === "POST" || endpoint.method === "PUT" || endpoint.method === "DELETE") statuses.push(409);
+  // For the header `Idempotency-Key`, which can be invalid or not accepted.
   if (endpoint.method === "POST" && !endpoint.harmlessRepeat) statuses.push(400);
   // The resource of an earlier request with the same key may have been removed since.
   if (endpoint.repeat) statuses.push(404, 422);

@@ -219,6 +219,7 @@ function singleValues(given: URLSearchParams, repeated: (name: string) => Proble
   const values: Record<string, string> = {};
   for (const [name, value] of given) {
     if (Object.hasOwn(values, name)) throw repeated(name);
+    // An assignment would not store a parameter that is called `__proto__`.
     Object.defineProperty(values, name, { value, enumerable: true, configurable: true, writable: true });
   }
   return values;

@@ -309,6 +309,7 @@ async function answerOf<Services>(
   };
   const { status, cookies = [] } = reply;
   if (endpoint && content && status === 200 && isVersioned(endpoint)) {
+    // A file brings its own ETag.
     const version = json === undefined ? allHeaders.ETag! : versionOf(allHeaders.ETag ?? etagOf(reply.json), json);
     const isCoded =
       allHeaders["Content-Encoding"] === "gzip" || (isCompressible(content) && acceptsGzip(request.headers));
@@ -316,6 +317,7 @@ async function answerOf<Services>(
     const tagOfCaller = currentVersion(version, request.headers.get("if-none-match"));
     if (tagOfCaller !== undefined) {
       const { "Content-Type": _type, "Content-Encoding": _coding, ...others } = allHeaders;
+      // A proxy may have made the caller's tag weak (`W/`). The tags of this service are strong.
       return { status: 304, headers: { ...others, ETag: tagOfCaller.replace(/^W\//, "") }, cookies, body: undefined };
     }
   }
@@ -323,6 +325,7 @@ async function answerOf<Services>(
     return { status, headers: allHeaders, cookies, body: undefined };
   if (allHeaders["Content-Encoding"] !== undefined) return { status, headers: allHeaders, cookies, body: content.data };
   const encoded = await compressed(content, request.headers);
+  // `allHeaders` last: `Vary` of an answer with a version also names the headers of the caller.
   return { status, headers: { ...encoded.headers, ...allHeaders }, cookies, body: encoded.data };
 }
 

@@ -80,6 +80,7 @@ export function createRateLimiter(deps: { tables: Tables; clock: Clock; limits: 
     callers.set(caller, memory);
     if (callers.size > MAX_CACHED_CALLERS) {
       const oldest = callers.entries().next().value;
+      // During a write the caller stays. Otherwise its next call would start a second write of the same row.
       if (oldest && !oldest[1].running) callers.delete(oldest[0]);
     }
     return memory;

@@ -144,9 +144,11 @@ async function send(
   // TLS and the Host header use the name. The connection uses only the checked address.
   const lookup: LookupFunction = (_host, options, done) =>
     options.all ? done(null, [chosen]) : done(null, chosen.address, chosen.family);
+  // After an error, a request with an `Idempotency-Key` then counts as one that may have had an effect.
   noteRequest(method);
   const secure = url.protocol === "https:";
   const Agent = secure ? HttpsAgent : HttpAgent;
+  // A kept connection would serve later requests without a check of their address.
   const agent = new Agent({ keepAlive: false });
   const bytes = body === undefined ? undefined : Buffer.from(body);
   const call = (secure ? httpsRequest : httpRequest)(url, {
@@ -154,6 +156,7 @@ async function send(
     agent,
     lookup,
     ...(authorities !== undefined && { ca: authorities }),
+    // `identity`, because nothing here decompresses a body, whose size is limited as it arrives.
     headers: { ...headers, ...(bytes && { "content-length": bytes.length }), "accept-encoding": "identity" },
   });
   let sent = false;

@@ -164,6 +164,7 @@ export function createDiscoveryRuns<R extends DiscoveryRunFields>(
       async release() {
         const write = leasedRow.end((row) => tables.replace(Runs, { ...row, ...released }));
         await write.catch((error: unknown) => {
+          // After a conflict another worker has the run, so nothing is left to release.
           if (!isConflict(error)) throw error;
         });
       },

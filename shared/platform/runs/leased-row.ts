@@ -61,6 +61,7 @@ export async function takeLease<Item extends object>(
       : await tables.insert(entity, partitionKey, rowKey, item);
     return isLeased(row) ? leaseRow(tables, entity, row, heartbeatMs) : undefined;
   } catch (error) {
+    // Another taker was faster, so its lease has just begun.
     if (isConflict(error)) return { waitMs: leaseMs };
     throw error;
   }
@@ -90,7 +91,7 @@ export interface LeasedRow<R extends object> {
  * that the lease does not expire.
  *
  * @param claimedRow - The row as returned by that write.
- * @param heartbeatMs - Undefined for no heartbeat. Only `end` stops a heartbeat.
+ * @param heartbeatMs - Undefined for no heartbeat. Only `end`, or a takeover by another worker, stops a heartbeat.
  */
 export function leaseRow<R extends object>(
   tables: Tables,

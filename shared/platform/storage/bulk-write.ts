@@ -76,6 +76,7 @@ export function* batches(
       throw new TypeError(`A signed row of ${table} is written in a transaction of its own.`);
     const part = partOf(operation);
     const maxOperations = MAX_TRANSACTION_OPERATIONS - reserved.operations;
+    // If `reserved` leaves no room for the first operation, the first batch is empty.
     const full = batch.length === maxOperations || bytes + part.bytes > MAX_TRANSACTION_BYTES;
     if (full || rowKeys.has(operation.rowKey)) {
       yield batch;

@@ -100,6 +100,7 @@ async function send({ address, client, http }: ConnectedTable, target: string): 
     method: "GET",
     headers: createHttpHeaders({
       Accept: "application/json;odata=minimalmetadata",
+      // The version that the SDK sends.
       "x-ms-version": "2019-02-02",
       DataServiceVersion: "3.0",
     }),
@@ -201,6 +202,7 @@ function typedRow(wire: WireRow): TypedRow {
     if (value instanceof Double) columns[name + TYPE] = "Edm.Double";
     else if (type !== undefined && type !== "Edm.String" && type !== "Edm.Boolean") columns[name + TYPE] = type;
   }
+  // A row without an ETag gets its time, which also changes with each write.
   const { PartitionKey: partitionKey, RowKey: rowKey, Timestamp: timestamp, "odata.etag": etag = timestamp } = wire;
   const system = { partitionKey, rowKey, etag, timestamp } as Omit<TypedRow, "columns">;
   return { ...system, columns };

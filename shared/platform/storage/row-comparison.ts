@@ -90,6 +90,7 @@ export type List = { sequence: number; writes: number; rows: ReadonlyMap<string,
 /** Returns why a list can't be read: it was set aside as `missing`, or it is not the service's current list. */
 const brokenList = ({ reason }: StorageCorrupt): SetAsideReason => (reason === "missing" ? "missing" : "olderState");
 
+/** The keys of signed ranges are constants without quotes, so nothing is escaped. */
 const filterOf = ({ partitionKey, from, before }: Pick<SignedRange, "partitionKey" | "from" | "before">) =>
   [
     `PartitionKey eq '${partitionKey}'`,

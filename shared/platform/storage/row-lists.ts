@@ -88,6 +88,7 @@ function nextList(list: RowList | undefined, changes: readonly Operation[]): Row
   for (const { kind, rowKey, columns } of changes)
     if (kind === "remove") rows.delete(rowKey);
     else rows.set(rowKey, shortSignature(columns[SIGNATURE]));
+  // Not 0, which in the key vault stands for a list that never existed: its removal would not be found.
   return { sequence: list?.sequence ?? 1, writes: (list?.writes ?? 0) + 1, rows: [...rows] };
 }
 

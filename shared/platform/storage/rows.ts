@@ -82,6 +82,7 @@ export function createRows(clients: TableClients): Rows {
             headers: createHttpHeaders({
               Accept: "application/json",
               "Content-Type": contentType,
+              // The version that the SDK sends.
               "x-ms-version": "2019-02-02",
               DataServiceVersion: "3.0",
               MaxDataServiceVersion: "3.0;NetFx",
@@ -125,6 +126,7 @@ export function createRows(clients: TableClients): Rows {
       const currentColumns = encode(entity.members, value);
       const names =
         kind === "merge" ? Object.keys(columns) : new Set([...Object.keys(columns), ...Object.keys(currentColumns)]);
+      // `currentColumns` has no signature, because `encode` writes only members.
       for (const name of names) if (name !== SIGNATURE && columns[name] !== currentColumns[name]) return undefined;
       etags.set(rowKey, etag);
     }

@@ -144,6 +144,7 @@ export function createSignedPartitions(
   async function forgetMissing(range: SignedRange): Promise<number> {
     if (!range.listed) return 0;
     let forgotten = 0;
+    // Without sequences, each list that can be read counts as current.
     for (const { table, partitionKey, rowKey, reason } of (await compareRows(range, [])).findings) {
       if (reason !== "missing" || isListKey(rowKey)) continue;
       const list = await tables.get(listEntity(table), partitionKey, listKey(listIndexOf(rowKey)));

@@ -183,6 +183,7 @@ export function readTransactionAnswer(
   // A transaction is answered with 202 and a multipart body, whether or not it was applied. Any other status is an error of the
   // whole request, with a JSON body.
   if (response.status === 202 && !CLOSED_CHANGE_SET.test(text)) throw new TransactionTruncated(request);
+  // The texts before the first and after the last delimiter belong to no operation.
   const answers =
     response.status === 202
       ? text.split("--changesetresponse_").slice(1, -1)

@@ -89,6 +89,7 @@ export function secretsManager(address: AwsAddress, credentials: AwsSecrets): Sy
       return {
         exists: secret.DeletedDate === undefined,
         ownedBy,
+        // The version ID of a secret that belongs to no record comes from another writer and is no mark.
         currentMarkId: ownedBy === null ? undefined : version,
         version,
         deletedUntil: secret.DeletedDate?.toISOString(),
@@ -96,6 +97,7 @@ export function secretsManager(address: AwsAddress, credentials: AwsSecrets): Sy
       };
     },
 
+    // Secrets Manager has no conditional write, so of `expected` only `exists` counts.
     async put(name, value, mark, expected, signal): Promise<Written> {
       const version = markId(mark);
       if (!expected.exists) {

@@ -133,6 +133,7 @@ export function googleTarget(settings: GoogleSettings, secrets: GoogleSecrets, d
                 read(VersionWithValue, answer, operation).payload.data === bytes.toString("base64")
               );
             } catch (error) {
+              // The permission to read values is optional. Without it, the value is written once more.
               if (error instanceof SyncFailure && error.code === "accessDenied") return false;
               throw error;
             }

@@ -26,6 +26,7 @@ const Metadata = z.object({
 const Written = z.object({ data: z.object({ version: z.number() }) });
 const Read = z.object({ data: z.object({ data: z.record(z.string(), z.unknown()) }) });
 
+/** A destroyed version can't be recovered. So it does not count as deleted, but as a value that someone else changed. */
 const isDeleted = ({ current_version, versions }: z.infer<typeof Metadata>["data"]): boolean => {
   const current = versions[String(current_version)];
   return current !== undefined && current.deletion_time !== "" && !current.destroyed;
@@ -110,6 +111,7 @@ export function hashicorpTarget(
               const answer = await client.call("GET", address, call, undefined, signal);
               return answer !== undefined && read(Read, answer, operation).data.data[VALUE] === value;
             } catch (error) {
+              // The permission to read values is optional. Without it, the value is written once more.
               if (error instanceof SyncFailure && error.code === "accessDenied") return false;
               throw error;
             }

@@ -89,6 +89,7 @@ export function kubernetesTarget(
       const { secret } = secretAndKey(name);
       const operation = `write the Secret ${secret}`;
       if (!expected.exists) {
+        // Created with POST, which fails if another writer has created the Secret since. Apply would change that Secret.
         const description = { operation, grant: client.grant("create") };
         const body = objectWith(name, value, mark);
         const created = await client.call("POST", `${client.secrets}?${manager}`, description, Stored, {
@@ -99,7 +100,7 @@ export function kubernetesTarget(
       }
       const description = { operation, grant: client.grant("patch") };
       // The resource version makes the write fail if another writer changed the Secret since. Without it, apply would overwrite
-      // the change.
+      // the change. `force` takes over fields that another writer has set.
       const body = objectWith(name, value, mark, expected.version);
       const address = `${path(secret)}?${manager}&force=true`;
       const written = await client.call("PATCH", address, description, Stored, { body, type: APPLY, signal });
