@@ -150,6 +150,7 @@ export function createUsers(
 
     async list(page) {
       const rowPage = await pageOfRows(tables, User, { before: AFTER_USERS, select: VIEWED_MEMBERS }, page);
+      // The directory has the exact number of users, so no lower bound is returned.
       const { totalAtLeast: _, ...rest } = rowPage;
       const directory = await undefinedIfLeftOut(readDirectory());
       return { ...rest, total: directory?.total ?? rest.total ?? rest.items.length };

@@ -272,9 +272,10 @@ export function createAssetQueries(deps: {
         } else if (matchedCount >= skipped) items.push(head.row);
         matchedCount++;
       }
+      // Also a row that doesn't match, so that the next page doesn't examine it again.
       if (matchedCount <= pageEnd && !hasMore) lastHeadOnPage = head;
     }
-    const isCutShort = budget.pages <= 0 && streams.some((one) => one.isCut);
+    const isCutShort = streams.some((one) => one.isCut);
     return {
       items: await pMap(
         items,
@@ -284,7 +285,7 @@ export function createAssetQueries(deps: {
       ...(!matchesUnindexed
         ? { total: indexedTotal }
         : cursor || isCutShort || (hasMore && !countsMatches)
-          ? { total: null, totalAtLeast: Math.max(matchedCount, items.length) }
+          ? { total: null, totalAtLeast: matchedCount }
           : { total: matchedCount }),
       limit: request.limit,
       offset: request.offset,
@@ -359,6 +360,7 @@ async function findVaultOf(
   { source, subscriptionId, vaultName, type }: AssetRecord,
   totals: CountedGroups,
 ): Promise<Pick<VaultRecord, "source" | "listedAt" | "subscriptionId"> | undefined> {
+  // Each holder is a group of its own, because the stored totals count only vaults. So its group has its name.
   if (sourceOf({ source }) !== "keyVault")
     return totals.groups.find(({ name }) => name?.toLowerCase() === vaultName.toLowerCase());
   return { subscriptionId, listedAt: { [type]: await totals.listedAt(vaultName, type) } };
@@ -404,7 +406,10 @@ function firstPageSize(rowsWanted: number, share: number): number {
   return Math.min(rowsWanted, Math.ceil(expected + 2 * Math.sqrt(expected * (1 - clampedShare))) + 1);
 }
 
-/** Returns the range of expiries that matches `expiresBefore` and `expiresAfter`. Undefined if neither is given. */
+/**
+ * Returns the range of expiries that matches `expiresBefore` and `expiresAfter`. Undefined if neither is given. Expiries are
+ * whole seconds and both bounds are exclusive, so a bound within a second is rounded to the next one.
+ */
 function datesOf(filter: AssetFilter): ExpiryRange | undefined {
   const ranges: ExpiryRange[] = [];
   if (filter.expiresBefore) {
@@ -580,6 +585,7 @@ function openLateStream(
         const key = expiryKey(RENEWED, row.expiresOn, row.name, row.vaultName).slice(expiryPrefix(RENEWED).length);
         if (isAfterCursor(cursor, "certificate", key)) matching.push({ key, type: "certificate", row });
       }
+      // Trimmed only at twice the number, so that most pages are not sorted.
       if (matching.length > 2 * most) matching = matching.sort(byKey).slice(0, most);
     }
     yield* matching.sort(byKey);

@@ -277,6 +277,7 @@ export function createSettings(deps: SettingsDependencies): Settings {
 
   function cachedState(): State | undefined {
     const age = loaded ? clock.now().getTime() - loaded.loadedAtMs : Infinity;
+    // The clock follows the store, so it can be set back. Then the age would be negative for a long time.
     return age >= 0 && age < CACHE_MS ? loaded?.state : undefined;
   }
 
@@ -309,6 +310,7 @@ export function createSettings(deps: SettingsDependencies): Settings {
         before,
         after,
         newOverrides,
+        // Compares objects by identity: `edit` copies the overrides that it keeps by reference.
         changed: keys.filter((key) => overrides[key] !== after.layers.overrides[key]),
       };
     };
