@@ -87,6 +87,7 @@ export function createUsers(
   async function requireAnotherAdministrator(user: UserRow, directory: DirectoryRow | undefined): Promise<void> {
     for (const key of directory?.administrators ?? []) {
       if (key === user.rowKey) continue;
+      // An administrator whose row can't be read can't sign in, and must not block this change with an error.
       const other = await tables.get(User, USERS_PARTITION, key, { onCorrupt: () => {} });
       if (other && isAdministrator(other) && !(await hasExpiredPassword(other))) return;
     }

@@ -472,8 +472,8 @@ async function finishRun(
     },
     { ...deps, storeEntryId },
   );
-  // Requests an evaluation of alerts. The counts do not include writes of an earlier worker, so a second worker always requests
-  // it.
+  // Requests an evaluation of alerts. After a full run always, because credentials that were not seen for a week can count again.
+  // The counts do not include writes of an earlier worker, so a second worker always requests it too.
   if (mode === "full" || attempts > 1 || added + updated + removed > 0) await deps.ended();
   await leasedRun.end({ status, finishedAt, apps, credentials, expiring, unnamedOwners, ending: undefined });
 }

@@ -298,6 +298,7 @@ export function createDiscovery(deps: DiscoveryDeps): Discovery {
           rows.map((row) => remove(PlannedVaults, row.rowKey)),
         );
       }
+      // Ends the scan if no vault is claimed. Otherwise the worker of the last claimed vault ends it.
       await queues.send(QUEUES.finish, { scanId });
     },
 

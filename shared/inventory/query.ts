@@ -226,8 +226,8 @@ export function createAssetQueries(deps: {
     const isEmptyRange = range && range.before <= range.from && !range.unset;
     // The streams of all types share this number of pages that they may still read.
     const budget = { pages: matches ? MAX_SCANNED_PAGES : Number.POSITIVE_INFINITY };
-    const skipped = cursor ? cursor.s : request.offset;
-    const pageEnd = skipped + request.limit;
+    const skipCount = cursor ? cursor.s : request.offset;
+    const pageEnd = skipCount + request.limit;
     const maxRows = pageEnd + 1;
     // How many rows a stream requests. If rows are filtered out as they are read, it is unknown how many a page needs.
     const rowsOf = (count: number) =>
@@ -269,7 +269,7 @@ export function createAssetQueries(deps: {
         if (matchedCount >= pageEnd) {
           hasMore = true;
           if (!countsMatches) break;
-        } else if (matchedCount >= skipped) items.push(head.row);
+        } else if (matchedCount >= skipCount) items.push(head.row);
         matchedCount++;
       }
       // Also a row that doesn't match, so that the next page doesn't examine it again.
@@ -296,7 +296,7 @@ export function createAssetQueries(deps: {
               k: lastHeadOnPage.key,
               t: lastHeadOnPage.type,
               m: pageMoment,
-              s: Math.max(0, skipped - matchedCount),
+              s: Math.max(0, skipCount - matchedCount),
             } satisfies z.infer<typeof Cursor>)
           : null,
     };

@@ -385,6 +385,7 @@ export function createSettings(deps: SettingsDependencies): Settings {
       const values = await reload();
       return isAppConfigurationKnown ? values : undefined;
     },
+    // Here and in `describe` not the cached values, because clients send the ETag back with a change.
     async describeAll() {
       const state = await refresh();
       const described = CATEGORY_NAMES.map((category) => [category, describeKeys(keysOf(category), state)] as const);
