@@ -214,7 +214,6 @@ export function createB2c(deps: {
     log.warn("B2C discovery skipped: no PRO license");
     const day = clock.now().toISOString().slice(0, 10);
     if ((await tables.get(Notices, TENANTS, LICENCE_NOTICE))?.day === day) return;
-    // Before the row of the day: after a crash in between there are two entries instead of none.
     await audit.append({
       type: "b2cTenant.unlicensed",
       caller: { actor: "system", requestId: "b2c" },

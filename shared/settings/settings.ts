@@ -88,7 +88,7 @@ export interface Settings {
   freshOrLastKnown(): Promise<SettingValues | undefined>;
   /** Returns the last loaded values without waiting. Undefined before the first load. The logger reads its level from them. */
   current(): SettingValues | undefined;
-  /** Returns the settings of all categories. */
+  /** Returns the settings of all categories. Like `describe` not from the cache, because clients send the ETag back. */
   describeAll(): Promise<Described<Record<Category, SettingDescription[]>>>;
   /** Returns the settings of one category. */
   describe(category: Category): Promise<Described<SettingDescription[]>>;
@@ -173,7 +173,7 @@ export const SettingsRow = entity("Settings", SettingsRecord, { signed: "adopted
 export const SETTINGS_PARTITION = "settings";
 export const OVERRIDES = "overrides";
 
-/** Time for which loaded values are used. */
+/** Time for which loaded values are used. Not at a negative age: the clock follows the store and can be set back. */
 const CACHE_MS = 20_000;
 
 const NO_VALUES: ReadonlyMap<string, string> = new Map();
@@ -277,7 +277,6 @@ export function createSettings(deps: SettingsDependencies): Settings {
 
   function cachedState(): State | undefined {
     const age = loaded ? clock.now().getTime() - loaded.loadedAtMs : Infinity;
-    // The clock follows the store, so it can be set back. Then the age would be negative for a long time.
     return age >= 0 && age < CACHE_MS ? loaded?.state : undefined;
   }
 
@@ -385,7 +384,6 @@ export function createSettings(deps: SettingsDependencies): Settings {
       const values = await reload();
       return isAppConfigurationKnown ? values : undefined;
     },
-    // Here and in `describe` not the cached values, because clients send the ETag back with a change.
     async describeAll() {
       const state = await refresh();
       const described = CATEGORY_NAMES.map((category) => [category, describeKeys(keysOf(category), state)] as const);
