@@ -169,7 +169,10 @@ async function findDetection(
   return noticedBy(failure, tests);
 }
 
-/** If no test ran, the first test file must pass without the mutant. */
+/**
+ * Returns the verdict of a failed run. `test` is the file that must also pass without the mutant: the failed file, or the first
+ * one if the run failed before any file (`failure.file` is empty).
+ */
 function noticedBy(failure: TestRun["failed"][number] | undefined, tests: string[]) {
   if (!failure) return {};
   return { noticed: "tests" as const, by: `${failure.file} ${failure.test}`, test: failure.file || tests[0]! };

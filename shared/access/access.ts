@@ -288,6 +288,7 @@ export function createAccess(deps: AccessDependencies): Access {
         details: { ...scope },
       };
       await audited(audit, event, async () => {
+        // The endpoint rejects API tokens and tokens of Entra, which have no sign-in to end.
         const { credential } = actor;
         if (scope.everywhere) {
           await users.change(user, (latest) => ({

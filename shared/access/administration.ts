@@ -147,6 +147,7 @@ export function createAdministration(deps: {
       sso: sso === undefined ? current.sso : (sso ?? undefined),
       ...(isReset && { passwordHash, mustChangePassword: true, ...unusedPassword(), knownAddresses: [] }),
       ...((role !== current.role || isDisabled || isUnlinked || isReset) && revokedTokenMembers(current, clock)),
+      // Otherwise API tokens stay: they never grant more than the user's current role, and don't depend on the identity.
       ...((isDisabled || isReset) && { apiTokens: [] }),
       ...newRevision(deps),
     };

@@ -259,6 +259,7 @@ export function createApiTokens(deps: {
       await audited(audit, event, async () => {
         const changedUser = await users.change(owner, (latest) => {
           if (!latest.apiTokens?.includes(id)) return undefined;
+          // The list decides whether a token is valid. The token's own row stays until `cleanUp`.
           return { ...latest, apiTokens: latest.apiTokens.filter((tokenId) => tokenId !== id) };
         });
         if (!changedUser) throw notFound("This API token");
@@ -286,6 +287,7 @@ export function createApiTokens(deps: {
     async cleanUp() {
       const range = { partitionKey: USERS_PARTITION, ...RANGE, onCorrupt: "leaveOut" as const };
       for await (const rows of tables.pages(ApiToken, range)) {
+        // Throws for an owner who can't be read. Otherwise that owner's tokens would be deleted as revoked ones.
         const listedRows = new Set((await withOwners(rows)).map(({ row }) => row));
         for (const row of rows) {
           if (isPastListing(row) || !listedRows.has(row)) await tables.remove(ApiToken, USERS_PARTITION, row.rowKey);

@@ -89,6 +89,7 @@ export function createAuthentication(deps: {
     };
   }
 
+  // Without `mustChangePassword`: a reset of the password revokes the API tokens, and new ones need the new password.
   async function authenticateApiToken(token: string): Promise<Actor | undefined> {
     const requireCurrent = await ensureBootstrapAdministrator();
     const apiToken = await apiTokens.find(token);

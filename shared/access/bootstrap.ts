@@ -113,6 +113,7 @@ async function bootstrapAdministrator(deps: Dependencies): Promise<void> {
       createdBy: "system",
       tokensValidFrom: timestamp,
       revokedTokens: [],
+      // An existing user keeps its own values of the members above. The members below are reset.
       ...user,
       ...(user && revokedTokenMembers(user, clock)),
       ...newRevision(deps),

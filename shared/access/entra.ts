@@ -135,6 +135,7 @@ export function createEntraTokens(deps: {
   function actorOf(claims: Claims, { tenant }: Issuer): Actor | Problem {
     // A person's access token needs the scope of this API. An application's token has no scopes and needs none. A person's ID
     // token has no scopes either, so this check rejects ID tokens.
+    // Without `idtyp`: only the subject of an application's token is its object ID. A person's `sub` differs for each API.
     const isApplication = claims.idtyp === undefined ? claims.oid === claims.sub : claims.idtyp === "app";
     const scopes = claims.scp?.split(" ");
     if (scopes ? !scopes.includes(config.ENTRA_API_SCOPE) : !isApplication) {

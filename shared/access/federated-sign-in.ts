@@ -166,6 +166,7 @@ export function createFederatedSignIn(deps: {
       const user = await users.change(existing, (latest) => {
         // The decisions above apply to the row that was read. If another writer changed the user, start again.
         if (latest.etag !== existing.etag) return undefined;
+        // A sign-in alone is no change that users of the API see, so it keeps the user's ETag (`revision`).
         const isChanged = role !== latest.role || email !== latest.email;
         const withRole = role === latest.role ? latest : { ...latest, role, ...revokedTokenMembers(latest, clock) };
         const signedInRow = {

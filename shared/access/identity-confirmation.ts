@@ -91,6 +91,7 @@ export function createIdentityConfirmation(deps: {
       const isCorrect = await verifyCounted(failures, attempt, () =>
         passwords.verify(currentPassword, user.passwordHash),
       );
+      // The attempt stays counted as a failure.
       if (!isCorrect) throw invalidBody("currentPassword", "is not your current password");
       if (!hasSecondFactor(user)) {
         await failures.succeeded(attempt);

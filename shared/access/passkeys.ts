@@ -147,6 +147,7 @@ export function createPasskeys(deps: {
           },
           expectedOrigin: origin,
           expectedRPID: id,
+          // As in `verifyAssertion`.
           requireUserVerification: false,
           supportedAlgorithmIDs: ALGORITHMS,
         }),

@@ -135,9 +135,10 @@ export function createSessions(deps: {
       const requestMs = nowMs();
       if (!session || !isSessionValid(session.session, user, requestMs)) return undefined;
       const { idleEndsAt, endsAt, by, createdAt, authenticatedAt } = session.session;
-      if (Date.parse(idleEndsAt) - requestMs <= IDLE_TIMEOUT_MS - EXTENSION_INTERVAL_MS) {
-        await session.extend(new Date(Math.min(requestMs + IDLE_TIMEOUT_MS, Date.parse(endsAt))).toISOString());
-      }
+      const nextIdleEndMs = Math.min(requestMs + IDLE_TIMEOUT_MS, Date.parse(endsAt));
+      const isDue = Date.parse(idleEndsAt) - requestMs <= IDLE_TIMEOUT_MS - EXTENSION_INTERVAL_MS;
+      // In the last hour of a session, the extension that reaches `endsAt` is the last one.
+      if (isDue && nextIdleEndMs > Date.parse(idleEndsAt)) await session.extend(new Date(nextIdleEndMs).toISOString());
       return { id, by, authenticatedAt, since: new Date(createdAt), user };
     },
 

@@ -96,8 +96,9 @@ interface SignInDetails {
 }
 
 /**
- * Maximum number of sign-ins that wait in each queue. For unknown addresses it is the number that the rate limit allows one
- * address in a minute. A sign-in takes about 300 ms, and the platform allows an instance only a few concurrent requests.
+ * Maximum number of sign-ins that wait in each queue. A sign-in takes about 300 ms, so the last of the known addresses waits
+ * about ten seconds. For unknown addresses it is the number that the rate limit allows one address in a minute. The platform
+ * allows an instance only a few concurrent requests.
  */
 const MAX_WAITING = { known: 32, unknown: 10 };
 
@@ -171,6 +172,7 @@ export function createSignIn(deps: {
     const attempt = await failures.begin({ username: name, address, isKnownAddress });
     if ("waitSeconds" in attempt) return { rejection: tooManyAttempts(attempt.waitSeconds) };
     const signedIn = await verifyCounted(failures, attempt, async () => {
+      // Without a hash, `verify` takes as long, so that the time of the answer does not show whether the user exists.
       const isCorrect = await passwords.verify(password, user?.state === "active" ? user.passwordHash : undefined);
       if (!user || !isCorrect) return undefined;
       if (await hasExpiredUnused(user, deps)) return "expired";

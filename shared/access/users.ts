@@ -87,6 +87,7 @@ export function createUsers(
   async function requireAnotherAdministrator(user: UserRow, directory: DirectoryRow | undefined): Promise<void> {
     for (const key of directory?.administrators ?? []) {
       if (key === user.rowKey) continue;
+      // An administrator whose row can't be read can't sign in, and must not block this change with an error.
       const other = await tables.get(User, USERS_PARTITION, key, { onCorrupt: () => {} });
       if (other && isAdministrator(other) && !(await hasExpiredPassword(other))) return;
     }
@@ -150,6 +151,7 @@ export function createUsers(
 
     async list(page) {
       const rowPage = await pageOfRows(tables, User, { before: AFTER_USERS, select: VIEWED_MEMBERS }, page);
+      // The directory has the exact number of users, so no lower bound is returned.
       const { totalAtLeast: _, ...rest } = rowPage;
       const directory = await undefinedIfLeftOut(readDirectory());
       return { ...rest, total: directory?.total ?? rest.total ?? rest.items.length };

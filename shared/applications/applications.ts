@@ -70,7 +70,10 @@ const REFRESH_PAUSE_MS = 15 * SECOND_MS;
 const MAX_REFRESHES = 20;
 /** Time for which details of a single application are cached. */
 const DETAILS_CACHE_MS = DAY_MS;
-/** Age of the last complete listing after which a run of changes lists all applications instead. */
+/**
+ * Age of the last complete listing after which a run of changes lists all applications instead: an hour more than the interval
+ * at which all are listed.
+ */
 const MAX_LISTING_AGE_MS = 25 * HOUR_MS;
 
 /**
@@ -211,6 +214,7 @@ export function createApplications(
 
   async function withDetails(app: Row<ApplicationRecord>): Promise<ApplicationRecord> {
     const readAt = app.details?.readAt;
+    // The absolute value, because a time far in the future comes from a wrong clock.
     const isCached = readAt !== undefined && Math.abs(clock.now().getTime() - Date.parse(readAt)) < DETAILS_CACHE_MS;
     // A service principal here belongs to an application of another tenant, whose details can't be read in this one.
     if (isCached || app.kind === "servicePrincipal") return withoutKeys(app);

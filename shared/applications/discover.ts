@@ -125,6 +125,7 @@ export async function discover(leasedRun: LeasedRun<RunRecord>, deps: DiscoverDe
     { concurrency: MAX_CONCURRENT_BUCKETS },
   );
   await leasedRun.confirm();
+  // Empty if no run could read the tenant yet.
   if (reading.state.tenantId !== "") await tables.put(States, APPS, STATE_KEY, reading.state);
 
   const failed = reading.failures.length > 0;
@@ -208,8 +209,8 @@ async function readDirectory(
 }
 
 /**
- * Returns true if changes can't be read because the delta link expired or a permission is missing. Then all applications are
- * listed.
+ * Returns true if changes can't be read because the delta link expired, a permission is missing, or the stored link does not
+ * lead to Graph (`foreignHost`). Then all applications are listed.
  */
 const isLinkLost = ({ code }: CloudFailure): boolean =>
   code === "resyncRequired" || code === "accessDenied" || code === "foreignHost";
@@ -251,7 +252,7 @@ function contentsFromLists(
           const principal = bucketPrincipals?.get(appId);
           const application = bucketApplications
             ? bucketApplications.get(appId)
-            : storedApplication && asListed(storedApplication, "application");
+            : storedApplication && asListed(storedApplication);
           const joined = joinApplication(
             application,
             bucketPrincipals
@@ -328,7 +329,8 @@ const asRead = ({ firstSeenAt: _first, details: _details, ...app }: ApplicationR
  * Returns the stored application in Graph's form, without the credentials of its service principal. Undefined if the
  * application belongs to another tenant.
  */
-function asListed(app: ApplicationRecord, kind: "application"): GraphApplication | undefined {
+function asListed(app: ApplicationRecord): GraphApplication | undefined {
+  const kind = "application";
   if (app.kind !== kind) return undefined;
   const { objectId, appId, displayName, signInAudience, createdOn, owners, credentials } = app;
   const ownCredentials = credentials.filter(({ of }) => of === kind);
@@ -379,6 +381,7 @@ async function writeBucket(
   const isUnchanged =
     complete && (storedHash === contentsOf(complete) || (storedHash === undefined && complete.size === 0));
   if (isFirstWorker && complete && isUnchanged) {
+    // Also stores that the credentials were seen now. Credentials that were not seen for a week no longer count.
     await writeBucketCredentials(bucket, complete, { state, now, worker, confirm, deps });
     return { added: 0, updated: 0, removed: 0 };
   }
@@ -469,8 +472,8 @@ async function finishRun(
     },
     { ...deps, storeEntryId },
   );
-  // Requests an evaluation of alerts. The counts do not include writes of an earlier worker, so a second worker always requests
-  // it.
+  // Requests an evaluation of alerts. After a full run always, because credentials that were not seen for a week can count again.
+  // The counts do not include writes of an earlier worker, so a second worker always requests it too.
   if (mode === "full" || attempts > 1 || added + updated + removed > 0) await deps.ended();
   await leasedRun.end({ status, finishedAt, apps, credentials, expiring, unnamedOwners, ending: undefined });
 }

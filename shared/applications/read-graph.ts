@@ -92,6 +92,7 @@ export function joinApplication(
   const primary = application ?? servicePrincipal;
   if (!primary) return undefined;
   const ownCredentials = application ? credentialsOf(application) : [];
+  // A credential that Graph lists for both belongs to the application.
   const keyIds = new Set(ownCredentials.map(({ keyId }) => keyId));
   const principalCredentials = servicePrincipal?.credentials.filter(({ keyId }) => !keyIds.has(keyId)) ?? [];
   const owners = application?.owners ?? known.owners;

@@ -96,6 +96,7 @@ export function createApprovals(deps: {
 
   /** Uses an approval up. Returns false if the approver may no longer approve, which ends the approval. */
   async function use(row: ApprovalRow, caller: Caller): Promise<boolean> {
+    // Compares unique IDs, because the name of the approver may belong to another user now.
     const approverId = await administrators.uidOf(row.decidedBy ?? "");
     if (approverId === undefined || approverId !== row.deciderId || approverId === row.requesterId) {
       await write("approval.expired", row, { state: "expired" }, caller, { reason: "approverNotAdministrator" });
@@ -181,6 +182,7 @@ export function createApprovals(deps: {
       const deciderId = await administrators.idOf(actor);
       const row = await repeatOnConflict(async () => {
         const current = await read(id);
+        // The answer to an earlier request of the same user may have been lost.
         const isRepeated = current.state === "approved" && current.deciderId === deciderId;
         if (isRepeated && stateOf(current, clock.now()) === "approved") return current;
         if (deciderId === current.requesterId) {

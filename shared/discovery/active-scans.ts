@@ -225,6 +225,7 @@ export function createActiveScans({
       const { scans: unfinished } = await rebuildActiveRow({ tables, clock });
       const listed = new Set((await activeScans.all()).map(({ scanId }) => scanId));
       for (const scan of unfinished) {
+        // A scan may have ended since it was read.
         if (listed.has(scan.scanId) || !(await activeScans.isAlive(scan))) continue;
         await repairAudited({ row: "missing", scans: [scan.scanId] }, () =>
           modifyRow((scans) =>

@@ -160,7 +160,10 @@ export function createDiscovery(deps: DiscoveryDeps): Discovery {
       vaultsTotal: 0,
       subscriptionOutcomes: [],
     };
+    // First, so that no overlapping scan can start. If this process crashes before it stores the scan, the entry is removed after
+    // a minute (`isAlive`).
     await active.add({ scanId, mode: scan.mode, subscriptions, workers: 0, createdAt: scan.createdAt });
+    // The end of the scan records the outcome of this intent.
     await audit.append({
       type: "scan.started",
       caller,
@@ -187,6 +190,7 @@ export function createDiscovery(deps: DiscoveryDeps): Discovery {
     for await (const rows of tables.pages(VaultOutcomes, range)) {
       for (const row of rows) {
         counts.vaultsDone++;
+        // A vault is skipped for some time after its scans failed.
         if (row.outcome === "failed" || row.outcome === "skipped") counts.vaultsFailed++;
         addTally(counts.tally, row.tally);
       }
@@ -294,6 +298,7 @@ export function createDiscovery(deps: DiscoveryDeps): Discovery {
           rows.map((row) => remove(PlannedVaults, row.rowKey)),
         );
       }
+      // Ends the scan if no vault is claimed. Otherwise the worker of the last claimed vault ends it.
       await queues.send(QUEUES.finish, { scanId });
     },
 

@@ -65,6 +65,7 @@ export async function rescanVault(
     };
   };
   const eventAt = row.want.fromVault ? row.want.at : undefined;
+  // The first read of a vault also reads its diagnostic settings.
   const mode = storedVault ? "delta" : "full";
   await scanVault(planned, { mode, workerId, signal, rescan: { eventAt } }, { ...deps, prepareChange });
   return hasChanged;

@@ -246,6 +246,7 @@ export function createRescans(deps: RescansDeps): Rescans {
       const isBusy = error instanceof VaultBusy;
       await requeue(row.vaultName, worker, isBusy ? { waitMs: error.waitMs } : { failures: row.failures + 1 });
       if (!isBusy) throw error;
+      // Throwing would count as a failed delivery.
       return await sendMessage(row.vaultName, error.waitMs);
     }
     await end(row.vaultName, worker);
@@ -357,6 +358,7 @@ const msUntil = (instant: string, clock: Clock): number => Date.parse(instant) -
 function waitAfterRead(storedVault: VaultRecord | undefined, clock: Clock): number {
   const failedAt = Object.values(storedVault?.failures ?? {}).map(({ at }) => at);
   const readAt = [...Object.values(storedVault?.listedAt ?? {}), ...failedAt].sort().at(-1);
+  // Not longer, even if the time of the read is ahead of this clock.
   return readAt === undefined ? 0 : Math.min(MIN_RESCAN_INTERVAL_MS, msUntil(readAt, clock) + MIN_RESCAN_INTERVAL_MS);
 }
 

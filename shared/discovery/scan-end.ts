@@ -95,6 +95,7 @@ export function createScanEnd(deps: EndDeps): ScanEnd {
   /** Returns the status of a scan that processed all its vaults. */
   function statusOf(scan: ScanRecord, outcomes: Awaited<ReturnType<typeof countOutcomes>>): ScanStatus {
     if (outcomes.incomplete + unreadSubscriptions(scan.subscriptionOutcomes).length === 0) return "completed";
+    // Also `failed` without any vault: then subscriptions could not be listed.
     return outcomes.vaults === outcomes.failed ? "failed" : "partial";
   }
 

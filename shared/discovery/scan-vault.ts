@@ -112,6 +112,7 @@ export async function readVault(
   // removed.
   if (planned.action === "remove") {
     const write = () => removeVault(planned, hasMoved ? undefined : storedVault, options.workerId, deps);
+    // 0, so that a removal is never handed off: how many assets it removes is only known when they are read.
     return { changes: 0, write };
   }
 

@@ -237,7 +237,9 @@ async function scanClaimed(
       vault.action === "fail"
         ? noChanges(unreadableOutcome(vault, deps.clock))
         : await readInTime(deps, scan, index, vault);
+    // At most one vault is in the background, so that at most two are in memory.
     await background.written;
+    // Undefined if the vault was handed off before, and this is its own message.
     const handedOff = nextVault(claim, { type: "handedOff" });
     if (!handedOff || read.changes < MIN_BACKGROUND_CHANGES || read.changes > MAX_BACKGROUND_CHANGES) {
       return await endVault(deps, scan, claim, await read.write(), chain);

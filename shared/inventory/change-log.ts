@@ -208,6 +208,7 @@ export async function listChanges(
   let next: z.infer<typeof Cursor> | undefined;
   let pages = 0;
   const range = rangeOf(filter);
+  // From the cursor's row on, because that row may have further changes.
   const from = cursor ? { ...range, from: cursor.k } : range;
   paging: for await (const rows of tables.pages(ChangeRows, { ...from, pageSize: ROWS_PER_PAGE })) {
     for (const row of rows) {

@@ -89,6 +89,7 @@ export function countBetween(
 ): number | undefined {
   const { at, counts, unset } = histogram;
   const { from, before } = range ?? { from: 0, before: END_OF_TIME };
+  // A bound at the end of a window is exact too: the number of the following gap is counted at that time (`gapStart`).
   const isExact = (bound: number) =>
     bound === 0 || bound >= END_OF_TIME || windows.some(([first, end]) => bound >= first && bound <= end);
   if (!isExact(from) || !isExact(before)) return undefined;

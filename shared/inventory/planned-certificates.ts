@@ -49,6 +49,7 @@ export function packPlanned(assets: Iterable<Pick<AssetRecord, "expiresOn" | "re
   const certificates: [number, number, number][] = [];
   for (const { expiresOn, renewal } of assets) {
     if (!renewal || expiresOn === undefined) continue;
+    // Within 32 bits, and below `UNSET`, which stands for no expiry.
     const instants = [expiresOn, renewal.attentionAt].map((one) => Math.min(Math.max(one, 0), UNSET - 1));
     certificates.push([instants[0]!, instants[1]!, renewal.windowEnd === undefined ? 0 : 1]);
   }
@@ -153,6 +154,7 @@ export function plannedOfTotals(
     countByStatus: (status, moment, range) => {
       if (range || moment.criticalDays !== thresholds.criticalDays || moment.warningDays !== thresholds.warningDays)
         return undefined;
+      // A warning starts in its second, but a certificate expires after its second (`statusByPlan`). So the bounds differ.
       const afterNow = Math.floor(moment.now / 1000) + 1;
       const counts = [
         countBetween(expiries, windows),

@@ -226,8 +226,8 @@ export function createAssetQueries(deps: {
     const isEmptyRange = range && range.before <= range.from && !range.unset;
     // The streams of all types share this number of pages that they may still read.
     const budget = { pages: matches ? MAX_SCANNED_PAGES : Number.POSITIVE_INFINITY };
-    const skipped = cursor ? cursor.s : request.offset;
-    const pageEnd = skipped + request.limit;
+    const skipCount = cursor ? cursor.s : request.offset;
+    const pageEnd = skipCount + request.limit;
     const maxRows = pageEnd + 1;
     // How many rows a stream requests. If rows are filtered out as they are read, it is unknown how many a page needs.
     const rowsOf = (count: number) =>
@@ -269,12 +269,13 @@ export function createAssetQueries(deps: {
         if (matchedCount >= pageEnd) {
           hasMore = true;
           if (!countsMatches) break;
-        } else if (matchedCount >= skipped) items.push(head.row);
+        } else if (matchedCount >= skipCount) items.push(head.row);
         matchedCount++;
       }
+      // Also a row that doesn't match, so that the next page doesn't examine it again.
       if (matchedCount <= pageEnd && !hasMore) lastHeadOnPage = head;
     }
-    const isCutShort = budget.pages <= 0 && streams.some((one) => one.isCut);
+    const isCutShort = streams.some((one) => one.isCut);
     return {
       items: await pMap(
         items,
@@ -284,7 +285,7 @@ export function createAssetQueries(deps: {
       ...(!matchesUnindexed
         ? { total: indexedTotal }
         : cursor || isCutShort || (hasMore && !countsMatches)
-          ? { total: null, totalAtLeast: Math.max(matchedCount, items.length) }
+          ? { total: null, totalAtLeast: matchedCount }
           : { total: matchedCount }),
       limit: request.limit,
       offset: request.offset,
@@ -295,7 +296,7 @@ export function createAssetQueries(deps: {
               k: lastHeadOnPage.key,
               t: lastHeadOnPage.type,
               m: pageMoment,
-              s: Math.max(0, skipped - matchedCount),
+              s: Math.max(0, skipCount - matchedCount),
             } satisfies z.infer<typeof Cursor>)
           : null,
     };
@@ -359,6 +360,7 @@ async function findVaultOf(
   { source, subscriptionId, vaultName, type }: AssetRecord,
   totals: CountedGroups,
 ): Promise<Pick<VaultRecord, "source" | "listedAt" | "subscriptionId"> | undefined> {
+  // Each holder is a group of its own, because the stored totals count only vaults. So its group has its name.
   if (sourceOf({ source }) !== "keyVault")
     return totals.groups.find(({ name }) => name?.toLowerCase() === vaultName.toLowerCase());
   return { subscriptionId, listedAt: { [type]: await totals.listedAt(vaultName, type) } };
@@ -404,7 +406,10 @@ function firstPageSize(rowsWanted: number, share: number): number {
   return Math.min(rowsWanted, Math.ceil(expected + 2 * Math.sqrt(expected * (1 - clampedShare))) + 1);
 }
 
-/** Returns the range of expiries that matches `expiresBefore` and `expiresAfter`. Undefined if neither is given. */
+/**
+ * Returns the range of expiries that matches `expiresBefore` and `expiresAfter`. Undefined if neither is given. Expiries are
+ * whole seconds and both bounds are exclusive, so a bound within a second is rounded to the next one.
+ */
 function datesOf(filter: AssetFilter): ExpiryRange | undefined {
   const ranges: ExpiryRange[] = [];
   if (filter.expiresBefore) {
@@ -580,6 +585,7 @@ function openLateStream(
         const key = expiryKey(RENEWED, row.expiresOn, row.name, row.vaultName).slice(expiryPrefix(RENEWED).length);
         if (isAfterCursor(cursor, "certificate", key)) matching.push({ key, type: "certificate", row });
       }
+      // Trimmed only at twice the number, so that most pages are not sorted.
       if (matching.length > 2 * most) matching = matching.sort(byKey).slice(0, most);
     }
     yield* matching.sort(byKey);

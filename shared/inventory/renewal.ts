@@ -233,6 +233,7 @@ function cadenceOf({ versionDates = [] }: RenewalFacts, from: number, expiresOn:
     if (share >= EARLIEST_RENEWAL) shares.push(share);
   }
   shares.sort((a, b) => a - b);
+  // With an even number the lower middle value, so that of two renewals the later one can be the exception.
   const median = shares[Math.floor((shares.length - 1) / 2)] ?? 0;
   const regular = shares.filter((share) => share <= median + MAX_DELAY);
   const [first = 0, last = 0] = [regular[0], regular.at(-1)];

@@ -91,6 +91,7 @@ export async function restoreVault(
     const { all, subscription, vault: ownFence } = claim.fences;
     const restored = await repeatOnConflict(async () => {
       for (const fence of otherFences) await fence.take();
+      // Also in the first attempt, so that late requests of earlier workers fail. One of them may have caused the fault.
       await claim.retake();
       const { removed } = await writeEach(otherFences, removals);
       const { written, removed: alsoRemoved } = await writeEach([all, subscription, ownFence], rows);
@@ -138,6 +139,7 @@ export async function removeOldFences(tables: Tables, partitionKeys: Iterable<st
       for (const { rowKey } of rows) {
         const vault = vaultOfFence(rowKey);
         const subscription = subscriptions.get(vault);
+        // The vault was removed, or left this subscription.
         const isUnused =
           !subscriptions.has(vault) ||
           (partitionKey.startsWith("sub:") &&

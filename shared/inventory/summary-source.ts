@@ -175,9 +175,11 @@ function summaryFromTotals(
   // Without assets, `countBetween` shows only whether the bounds of a range are within the windows.
   const isExact = ranges.every((range) => countBetween(EMPTY_HISTOGRAM, windows, range) !== undefined);
   const isExactNow = from >= windows[0]![0] && from <= windows[0]![1];
+  // The days, the owners and the largest vaults were counted without the subscriptions that were out of scope then.
   const isSameScope = totals.subscriptions.every(
     ({ id, isOutOfScope }) => isOutOfScope === (scope.leftAt(id) !== undefined),
   );
+  // `totals.owners` is undefined if there are too many for the totals.
   if (!isInTime || !isExact || !isExactNow || !isSameScope || !totals.owners) return undefined;
 
   const subscriptions = totals.subscriptions.map((one, index) => ({
@@ -213,6 +215,7 @@ function summaryFromTotals(
         outOfScope.assets += sum(ASSET_TYPES, (type) => group.count(type));
       }
       if (reason !== undefined) {
+        // False for an earlier state (`sign` -1), whose counts are negative.
         if (ASSET_TYPES.some((type) => group.count(type) > 0)) hidden.add(keyOfGroup(group));
         continue;
       }

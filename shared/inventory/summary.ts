@@ -98,6 +98,7 @@ export async function summaryOf(
   const vaultsIn = (ofGroups: readonly VaultGroup[]) => sum(ofGroups, (group) => group.vaults);
   const subscriptions = [...Map.groupBy(vaults, keyOfGroup)]
     .map(([name, ownGroups]) => ({ name, ownGroups, vaults: vaultsIn(ownGroups), assets: assetsOf(ownGroups) }))
+    // 0 if the corrections of changed vaults subtract all vaults of a subscription.
     .filter((one) => one.vaults > 0)
     .sort(bySize);
   return {

@@ -117,6 +117,7 @@ export async function readStoredVault(tables: Tables, name: string): Promise<Sto
   const { subscriptionId } = stored.row;
   const fences = openFences(tables, { name, subscriptionId }, undefined);
   await busyOnConflict(name, () => takeFences(fences));
+  // Meanwhile another worker may have claimed the vault, finished it, or moved it to another subscription.
   const current = await tables.getWithAge(Vaults, VAULTS, vaultKey(name));
   if (current?.row.pending) throwIfClaimed(current);
   const isInSameSubscription = current?.row.subscriptionId.toLowerCase() === subscriptionId.toLowerCase();
@@ -211,6 +212,7 @@ export async function claimVault(
 
     async renew() {
       if (renewing === undefined && performance.now() - claimRenewedAt < RENEWAL_INTERVAL_MS) return;
+      // After a failure `renewing` stays rejected: the claim is lost, so each later call throws too.
       renewing ??= confirm().then(() => {
         renewing = undefined;
       });
@@ -239,6 +241,7 @@ export async function claimVault(
         // Stored with the first batch, so that after a crash the next worker finds and removes these logged changes.
         claimed.changesKey = changes?.key;
         for (const batch of earlierBatches) await writeUnderClaim(batch);
+        // Again, because these writes changed the ETag of the vault's row.
         operations = endOperations();
       }
       await busyOnConflict(name, () =>

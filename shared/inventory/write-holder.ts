@@ -89,11 +89,13 @@ export async function writeHolder(content: HolderContent, deps: HolderWriting): 
     const partlyWritten = new Set(pendingOfType.map(([, pendingName]) => pendingName));
     if (vaultBefore?.contents[type] === contents && partlyWritten.size === 0) continue;
     vault.contents[type] = contents;
+    // Holders have no list entries, so one hash stands for both.
     vault.listings[type] = contents;
     vault[expiriesColumn(type)] = packExpiries(ownAssets.map(({ expiresOn }) => expiresOn));
     changes.push(...(await findChanges(type, ownAssets, stored, partlyWritten, writer)));
   }
   if (changes.length === 0 && !stored.interrupted && vaultBefore) {
+    // `listedAt` changes with each complete listing, so that the credentials still count as seen.
     const comparedState = ({ listedAt, contents, owners }: VaultRecord) => JSON.stringify([listedAt, contents, owners]);
     if (comparedState(vaultBefore) !== comparedState(vault)) await writer.writeVaultOnly(stored, vault);
     return;

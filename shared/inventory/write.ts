@@ -60,7 +60,7 @@ export type PrepareDerivedData = () => Promise<WriteDerivedData>;
  * 1. The claim, which announces the index entries to be written.
  * 2. The copies of the asset rows in the partition of all assets and in the partition of the subscription.
  * 3. Data that other modules derive from the changes.
- * 4. The asset rows in the vault's own partition.
+ * 4. The asset rows in the vault's own partition. After a crash the next worker compares with these rows, so they are last.
  * 5. The vault's row with totals and fingerprints. This transaction also ends the claim and logs the changes.
  *
  * If a worker crashes, the vault's row still has its content before the change, and the claim lists the entries that the worker

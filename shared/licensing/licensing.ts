@@ -71,6 +71,7 @@ export function createLicensing(deps: {
     if (!("license" in result)) return { ...UNLICENSED, reason: result.reason };
     const { tier, customer, expiresAt, validFrom } = result.license;
     const nowMs = clock.now().getTime();
+    // `LICENSE_REASONS` has no reason of its own for a license that is not valid yet.
     if (validFrom * 1000 > nowMs + MAX_CLOCK_SKEW_MS) return { ...UNLICENSED, reason: "malformed" };
     const graceEndsAt = new Date(expiresAt.getTime() + GRACE_DAYS * DAY_MS);
     const isExpired = nowMs >= expiresAt.getTime();

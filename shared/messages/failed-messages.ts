@@ -147,6 +147,7 @@ export function createFailedMessages(deps: {
       });
     }
     await handle();
+    // After the handler, so that the redelivered message runs it again after a crash.
     await tables.remove(LastDeliveries, LAST_DELIVERIES, key);
   }
 

@@ -129,6 +129,7 @@ async function readFence(
 /** Removes the unreadable rows of a vault's results if they are unchanged (by ETag). They would make every evaluation fail. */
 export async function removeUnreadable(tables: Tables, vaultName: string): Promise<void> {
   const stored = await readResults(tables, rangeOfVault(vaultName));
+  // `VaultStates` stands for all kinds of results: they share a table, and a removal needs only the key.
   for (const { rowKey, etag } of stored.get(vaultName.toLowerCase())?.unreadable ?? [])
     await tables.transaction(TABLE, STATE, [remove(VaultStates, rowKey, etag), unknownChangeMark(vaultName)]);
 }

@@ -209,6 +209,8 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
     const mended = noFaults();
     for (const { target, type, findFault, renew } of [inventory, compliance]) {
       const fault = await findFault();
+      // `findFault` also finds no fault if there are no totals, or if other writes prevented the comparison. Renewed totals also
+      // make queries cheaper. Only the repair of a fault is recorded.
       if (fault === undefined) await renew();
       else {
         await audited(deps.audit, { type, caller, target, details: { walkId, totals: fault } }, renew);

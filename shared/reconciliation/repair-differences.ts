@@ -276,7 +276,8 @@ function createRowRepairer({ tables, writer }: { tables: Tables } & Pick<Restore
       for (const partition of [partitions.all, partitions.subscription(vault.subscriptionId)])
         copies.push((await readRowOrCorrupt(tables, Assets, partition, key)).row);
       const rightCopy = copies.find((copy) => copy && isConsistent(copy, { type, name }, vault));
-      const source = rightCopy ?? (ownRow.row && { ...ownRow.row, type, name: ownRow.row.name, vaultName: vault.name });
+      // Without a right copy, the own row's content stays until the next scan corrects it.
+      const source = rightCopy ?? (ownRow.row && { ...ownRow.row, type, vaultName: vault.name });
       const after = source && withoutListing(withoutKeys(source));
       changes.push({ type, name, before: ownRow.row && withoutKeys(ownRow.row), after });
     }

@@ -302,6 +302,7 @@ function rangeOf({ key, isOfKind: accepts }: StoredKind, partitionKey: string): 
   const prefix = key.endsWith("*") ? key.slice(0, -1) : undefined;
   return {
     partitionKey,
+    // `!` sorts before all other characters of keys, so the range of a single key does not contain longer keys.
     ...(prefix === undefined
       ? { from: key, before: `${key}!` }
       : prefix !== "" && { from: prefix, before: keyEnd(prefix) }),

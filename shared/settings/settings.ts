@@ -88,7 +88,7 @@ export interface Settings {
   freshOrLastKnown(): Promise<SettingValues | undefined>;
   /** Returns the last loaded values without waiting. Undefined before the first load. The logger reads its level from them. */
   current(): SettingValues | undefined;
-  /** Returns the settings of all categories. */
+  /** Returns the settings of all categories. Like `describe` not from the cache, because clients send the ETag back. */
   describeAll(): Promise<Described<Record<Category, SettingDescription[]>>>;
   /** Returns the settings of one category. */
   describe(category: Category): Promise<Described<SettingDescription[]>>;
@@ -173,7 +173,7 @@ export const SettingsRow = entity("Settings", SettingsRecord, { signed: "adopted
 export const SETTINGS_PARTITION = "settings";
 export const OVERRIDES = "overrides";
 
-/** Time for which loaded values are used. */
+/** Time for which loaded values are used. Not at a negative age: the clock follows the store and can be set back. */
 const CACHE_MS = 20_000;
 
 const NO_VALUES: ReadonlyMap<string, string> = new Map();
@@ -309,6 +309,7 @@ export function createSettings(deps: SettingsDependencies): Settings {
         before,
         after,
         newOverrides,
+        // Compares objects by identity: `edit` copies the overrides that it keeps by reference.
         changed: keys.filter((key) => overrides[key] !== after.layers.overrides[key]),
       };
     };

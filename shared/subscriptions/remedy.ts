@@ -77,6 +77,7 @@ export function remedyFor(
     type: "ServicePrincipal",
   };
   const textOnly: Remedy = { text: failure.remedy, roleDefinition: null, scope, azCliCommand: null };
+  // If public access is disabled, no rule of the firewall helps. `failure.remedy` also names a private endpoint.
   if (failure.code === "firewall" && vault?.publicNetworkAccess === "Enabled") {
     const [option, advice] = networkRule(failed.outbound);
     return {

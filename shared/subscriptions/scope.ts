@@ -202,6 +202,7 @@ function scopeAfter(
   const left = { ...namedBefore?.left };
   for (const id of namedBefore?.named ?? []) left[id] = now;
   for (const id of named) delete left[id];
+  // Subscriptions that were never named left at `namedOnlySince`, when `watchAll` was turned off.
   return { watchAll, named, namedOnlySince: namedBefore?.namedOnlySince ?? now, left, names, ...unchanged };
 }
 

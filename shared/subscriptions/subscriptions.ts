@@ -308,6 +308,7 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
       return { outcome: "outOfScope", vaults, assets };
     }
     try {
+      // After the refresh of the scope, so that no scan of the subscription can start after this check.
       await inventory.rejectWhileScanned(subscriptionId);
     } catch (error) {
       // Removes the mark if this call set it.

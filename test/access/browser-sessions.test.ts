@@ -127,6 +127,13 @@ describe("a session", () => {
       deployment.clock.pass(1);
       expect(await requests()).toEqual([read, read.replace("GET", "PUT")]);
       expect(await requests()).toEqual([read]);
+      for (let use = 1; use <= 12; use++) {
+        deployment.clock.pass(55 * MINUTES);
+        await requests();
+      }
+      // 11 hours and 5 minutes have passed. The last use extended the session to the end of its twelve hours.
+      deployment.clock.pass(10 * MINUTES);
+      expect(await requests()).toEqual([read]);
     } finally {
       await countedInstance.stop();
     }

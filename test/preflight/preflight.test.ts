@@ -94,11 +94,11 @@ test.each(OBSTACLES)("finds $name", async ({ plant, parameters, expected }: Obst
 test("a customer-managed key in a vault with purge protection causes no finding", async () => {
   putKeyVault(subscription);
   expect((await subscription.run(CUSTOMER_MANAGED_KEY)).findings).toEqual([]);
-  const customerManagedKey = {
-    ...CUSTOMER_MANAGED_KEY.customerManagedKey,
-    userAssignedIdentityClientId: KEY_CLIENT_ID,
-  };
-  expect((await subscription.run({ customerManagedKey, appConfigurationEnabled: true })).findings).toEqual([]);
+  // A GUID has the same meaning in upper case.
+  for (const userAssignedIdentityClientId of [KEY_CLIENT_ID, KEY_CLIENT_ID.toUpperCase()]) {
+    const customerManagedKey = { ...CUSTOMER_MANAGED_KEY.customerManagedKey, userAssignedIdentityClientId };
+    expect((await subscription.run({ customerManagedKey, appConfigurationEnabled: true })).findings).toEqual([]);
+  }
 });
 
 test("the plan with all options contains every resource type that the templates create", async () => {

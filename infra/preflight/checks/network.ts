@@ -129,8 +129,8 @@ const noPurgeProtection = (id: string): Finding => ({
 function clientIdFindings(context: Context, id: string, actual: string | null | undefined): Finding[] {
   const key = context.parameters.values.customerManagedKey;
   const givenClientId = isObject(key) ? key.userAssignedIdentityClientId : undefined;
-  if (typeof givenClientId !== "string" || givenClientId === "" || !actual || givenClientId === actual.toLowerCase())
-    return [];
+  if (typeof givenClientId !== "string" || givenClientId === "" || !actual) return [];
+  if (givenClientId.toLowerCase() === actual.toLowerCase()) return [];
   return [
     {
       code: "existing.clientId",

@@ -171,7 +171,10 @@ async function syncTargets(context: CheckContext, provider: string): Promise<Res
   );
 }
 
-/** Each provider is called with the credentials of its configuration, and then for some of its targets. */
+/**
+ * Each provider with credentials of its own is called with those, and then for some of its targets. Azure Key Vault has none: the
+ * service's identity writes to it (`keyVault.setSecret`).
+ */
 const targets: OutgoingCall[] = PROVIDERS.filter(({ secretMembers }) => secretMembers.length > 0).map(
   ({ id, title }) => ({
     id: `sync.${id}`,

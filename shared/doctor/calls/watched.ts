@@ -412,6 +412,7 @@ const discovery: OutgoingCall[] = [
     page: PAGE,
     optional: true,
     check: ifLicensed(async (context) => {
+      // A failure of Resource Graph is the result of `resourceGraph.resources` above.
       const found = await context
         .resourceOf("microsoft.appconfiguration/configurationstores")
         .catch(undefinedAfterFailure);
@@ -419,6 +420,7 @@ const discovery: OutgoingCall[] = [
       const { data } = storeProperties.safeParse(found.properties);
       return [
         await context.attempt(found.id, async () => {
+          // Without an endpoint, `list` fails like for an endpoint outside of the cloud (`foreignHost`).
           await context.clients.appConfigurationReferences.list(data?.endpoint ?? "", context.signal);
         }),
       ];
