@@ -295,7 +295,10 @@ export function createRecords(deps: {
   }
 
   function targetTaken(recordId: string | undefined): Problem {
-    const detail = `The sync record ${recordId} already writes this target. A target can have only one record.`;
+    const detail =
+      recordId === undefined
+        ? "A sync record that was deleted a moment ago wrote this target. Send the request again."
+        : `The sync record ${recordId} already writes this target. A target can have only one record.`;
     return new Problem("alreadyExists", detail, { members: { recordId } });
   }
 }
