@@ -23,7 +23,7 @@ export async function addPlaces(context: StepContext): Promise<boolean> {
   const added = mayGainPlaces(context.record) ? await placesToAdd(context) : [];
   const plan = added.length > 0 ? await planAddedPlaces(context, added) : undefined;
   if (plan === undefined && placeConfirmedAt === undefined) return false;
-  const keys = new Set(added.map(placeKey));
+  const addedKeys = new Set(added.map(placeKey));
   await context.save((stored) => ({
     // If another place was confirmed in the meantime, `placeConfirmedAt` stays set, so that the next run adds that place.
     ...(stored.placeConfirmedAt === placeConfirmedAt && { placeConfirmedAt: undefined }),
@@ -31,7 +31,7 @@ export async function addPlaces(context: StepContext): Promise<boolean> {
       publications: [...stored.publications, ...plan.publications],
       consumers: [...(stored.consumers ?? []), ...plan.consumers],
       coverage: [...new Set([...stored.coverage, ...plan.coverage])],
-      notUpdated: stored.notUpdated.filter((place) => !keys.has(placeKey(place))),
+      notUpdated: stored.notUpdated.filter((place) => !addedKeys.has(placeKey(place))),
       status: "publishing",
       needsConfirmation: false,
       reasons: [],
