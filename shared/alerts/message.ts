@@ -102,6 +102,7 @@ export function messageOf(sources: readonly MessageSource[], links: Links): Mess
   const deliveries = sources.map(({ delivery }) => delivery);
   const types = new Set(deliveries.map(({ alertType }) => alertType));
   const isDigest = deliveries.every(({ deliveryMode }) => deliveryMode === "digest");
+  // A test is never combined with other deliveries: it has a mailbox of its own.
   const isTest = deliveries.some(({ test }) => test);
   const items = entries.map(({ item }) => item);
   const histories = [...new Set(deliveries.map(({ deliveryId }) => deliveryId))].flatMap(
