@@ -122,6 +122,7 @@ export function createMailDeliveries(deps: {
       const slot = part.status === "waiting" ? slots.get(mailboxKeys.get(index) ?? "") : undefined;
       if (!slot) return part;
       const writtenTime = Date.parse(part.notBefore ?? "");
+      // Without a written time, the difference is NaN and the time is written.
       if (Math.abs(writtenTime - slot.at.getTime()) < MIN_WAIT_CHANGE_MS) return part;
       isChanged = true;
       return { ...part, notBefore: slot.at.toISOString(), waits: waitText(mailboxes, slot.mailsBefore) };

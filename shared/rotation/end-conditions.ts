@@ -123,6 +123,7 @@ async function reasonsFromConsumers(
   const unreadReasons = isUserRequest || isVaultSecret(context.record) ? [] : unread;
   return {
     reasons: [...reasons, ...unreadReasons],
+    // A consumer that was not checked keeps its earlier result.
     consumers: allConsumers.map((one) => checked.find((other) => other === one || isSameConsumer(other, one)) ?? one),
   };
 }

@@ -83,6 +83,7 @@ export function evaluateMatch(secret: ComparedSecret, app: MatchedApp, context: 
       ? verified.keyId
       : undefined;
   // An unreadable record may name another credential than the remaining evidence does. Only a single credential is then certain.
+  // Otherwise the most reliable evidence decides: a rotation knows which secret it wrote, and a user who confirms one can be wrong.
   const keyId = isUnambiguous
     ? passwordsByKeyId.get([...namedKeyIds][0]!)!.keyId
     : context.hasUnreadableRecord

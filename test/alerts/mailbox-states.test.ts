@@ -519,3 +519,23 @@ test("a mail gets another operation ID after its first alert is removed, because
   expect(restarted([first])).toBe(sending.mail!.operationId);
   expect(restarted([second])).toBe(operationIdOf("B", 0));
 });
+
+test("a mail to an owner that is sent again counts once against the mails of a day", () => {
+  const now = new Date("2026-11-01T00:00:00Z");
+  const started = { type: "started", ownerMailsPerDay: 2 } as const;
+  const queued: MailboxRecord = {
+    ...emptyMailbox([OWNER_ADDRESS], true),
+    waiting: [{ deliveryId: "A", part: 0, urgency: 3 }],
+  };
+  const events: MailboxEvent[] = [
+    started,
+    { type: "answered", outcome: { status: "waiting" } },
+    started,
+    { type: "answered", outcome: { status: "delivered" } },
+    { type: "reported" },
+    { type: "added", entry: { deliveryId: "B", part: 0, urgency: 3 } },
+    started,
+  ];
+  const box = events.reduce((before, event) => nextMailbox(before, event, now)!, queued);
+  expect([box.sent, box.mail!.status]).toEqual([[now.getTime(), now.getTime()], "sending"]);
+});

@@ -80,6 +80,7 @@ export async function restoreConsumers(context: StepContext): Promise<void> {
     const restoring: RotationConsumer =
       next.state === "restoring" ? next : { ...next, ...CLEARED_RESULTS, state: "restoring" };
     if (restoring !== next) await saveConsumer(context, next, restoring);
+    // Also with `skipVerification`, because a later step of the rollback removes the new client secret.
     const problem = await refreshAndCheck(context, restoring, { withCheck: true });
     // A consumer that could not be refreshed, but never had the new value, counts as restored.
     const keptOldValue = problem !== undefined && (await neverTookNewValue(context, next));
