@@ -135,7 +135,10 @@ export function RotateKey({
   );
 }
 
-/** The vault secrets that get the new key, all of them by default: one that keeps the old key prevents the next rotation. */
+/**
+ * The vault secrets that get the new key, all of them by default: one that keeps the old key prevents the next rotation. A single
+ * one can't be deselected.
+ */
 function Targets({ places }: Pick<Credential, "places">) {
   const [first, ...others] = places;
   return (

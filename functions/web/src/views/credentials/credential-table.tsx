@@ -106,11 +106,11 @@ function columnsOf(order: Order, choose: (order: Order) => void, hasOlder: boole
   ];
 }
 
-/** Reads the filters in the address. An unknown kind selects nothing that the API knows, so it counts as none. */
+/** Returns which lists the filters in the address select, and the query of each. An unknown kind counts as no filter. */
 function filtersOf(params: URLSearchParams) {
   const [kind, search, days] = [params.get("kind") ?? "", params.get("search") ?? "", Number(params.get("due"))];
   const due = Number.isInteger(days) && days > 0 ? days : undefined;
-  // The full hour, so that a query is not repeated with each rendering.
+  // The full hour, so that another order or a return to the view does not load the same list again.
   const now = Math.floor(Date.now() / HOUR_MS) * HOUR_MS;
   const expiresBefore = due === undefined ? undefined : new Date(now + due * DAY_MS).toISOString();
   const common = { limit: LIMIT, ...(search !== "" && { search }) };
@@ -119,6 +119,7 @@ function filtersOf(params: URLSearchParams) {
     hasApplications: !isKeyKind && kind !== RESOURCE_KEY,
     hasKeys: kind !== CLIENT_SECRET,
     expiresBefore,
+    // The API takes a time for applications, and a number of days for keys.
     apps: { ...common, ...(expiresBefore !== undefined && { expiresBefore }) },
     keys: {
       ...common,
@@ -163,14 +164,17 @@ export function CredentialTable() {
     ...(hasApplications ? (apps.data?.pages ?? []) : []).flatMap(({ items }) =>
       items.flatMap((one) => rowsOfApplication(one, rotations)),
     ),
-    // An application that has a due credential may have others.
+    // The API returns whole applications: one that has a due credential may have others.
   ].filter(({ expiresOn }) => expiresBefore === undefined || (expiresOn !== null && expiresOn < expiresBefore));
   const incomplete = lists.filter(({ hasNextPage }) => hasNextPage);
+  const isUnread = lists.some(({ data, error }) => data === undefined && error);
   const loadMore = async () => {
     setShown(shown + ROWS);
+    // From both lists, because the next row in the order can be in either.
     if (rows.length <= shown + ROWS) await Promise.all(incomplete.map((list) => list.fetchNextPage()));
   };
   const items = sorted(rows, order).slice(0, shown);
+  // Stands for both lists. Their failures are shown above the table.
   const table = {
     ...keys,
     error: null,
@@ -187,14 +191,17 @@ export function CredentialTable() {
       <QueryFailure of={keys} />
       <QueryFailure of={history} />
       {incomplete.length > 0 && <Text>Not all credentials are loaded. The order covers the loaded ones.</Text>}
-      <PagedTable
-        of={table as never}
-        columns={columnsOf(order, choose, history.data?.nextCursor != null)}
-        keyOf={({ id }) => id}
-        label="Credentials"
-        empty="No credentials match the filters. Clear the filters, select Find credentials, or refresh the applications on the Rotation page."
-        csv
-      />
+      {/* Without rows, a failure above already says why. */}
+      {!(isUnread && rows.length === 0) && (
+        <PagedTable
+          of={table}
+          columns={columnsOf(order, choose, history.data?.nextCursor != null)}
+          keyOf={({ id }) => id}
+          label="Credentials"
+          empty="No credentials match the filters. Clear the filters, select Find credentials, or refresh the applications on the Rotation page."
+          csv
+        />
+      )}
     </>
   );
 }

@@ -7,7 +7,7 @@ import { BOTH_IN_USE, credentialTitle } from "../../parts/key-credential.ts";
 import { rotationBlockers } from "../../parts/rotation-readiness.tsx";
 import { FINAL_STATUSES } from "../../parts/rotation-texts.ts";
 
-export type KeyCredential = Schemas["RotationCredential"];
+type KeyCredential = Schemas["RotationCredential"];
 type Application = Schemas["Application"];
 type Rotation = Schemas["RotationSummary"];
 
@@ -59,9 +59,14 @@ export const stateText = ({ state }: Row): string => STATES[state];
 
 export const isInProgress = ({ status }: Rotation): boolean => !FINAL_STATUSES.includes(status);
 
-/** Returns the row of a pair of keys. */
+/**
+ * Returns the row of a pair of keys.
+ *
+ * @param history - Rotations, newest first.
+ */
 export function rowOfKeys(credential: KeyCredential, history: readonly Rotation[]): Row {
   const { credentialId, kind, resourceId, resourceName, resourceGroup, keys, keyInUse, places, expiresOn } = credential;
+  // A resource can have several pairs, and resource IDs differ in case.
   const isOfPair = ({ resourceId: id, oldKeyId }: Rotation) =>
     id?.toLowerCase() === resourceId.toLowerCase() && oldKeyId !== null && keys.includes(oldKeyId);
   return {
@@ -81,7 +86,11 @@ export function rowOfKeys(credential: KeyCredential, history: readonly Rotation[
   };
 }
 
-/** Returns the rows of an application's client secrets. */
+/**
+ * Returns the rows of an application's client secrets.
+ *
+ * @param history - Rotations, newest first.
+ */
 export function rowsOfApplication(application: Application, history: readonly Rotation[]): Row[] {
   const { appId, displayName, kind, credentials } = application;
   const blockers = rotationBlockers(application)
@@ -103,12 +112,14 @@ export function rowsOfApplication(application: Application, history: readonly Ro
       expiresOn,
       state: blockers === "" ? "match" : "blocked",
       blockers,
+      // The rotation that replaces this secret or created it.
       rotation: history.find(({ oldKeyId, newKeyId }) => oldKeyId === keyId || newKeyId === keyId),
     }));
 }
 
-/** Orders of the list. */
+/** Orders of the list, each by a text of the row. */
 export const ORDERS = {
+  // Credentials that never expire come last.
   expires: (row: Row) => row.expiresOn ?? "9999",
   name: (row: Row) => row.name.toLowerCase(),
   kind: (row: Row) => row.kind.toLowerCase(),
