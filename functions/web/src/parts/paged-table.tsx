@@ -31,8 +31,8 @@ export const BY_CURSOR = {
 interface Props<T> {
   of: Pick<
     UseInfiniteQueryResult<InfiniteData<{ items: T[]; nextCursor: string | null }>, Problem>,
-    "data" | "error" | "dataUpdatedAt" | "refetch" | "hasNextPage" | "isFetchingNextPage"
-  > & { fetchNextPage(): Promise<unknown> };
+    "data" | "error" | "dataUpdatedAt" | "hasNextPage" | "isFetchingNextPage"
+  > & { refetch(): unknown; fetchNextPage(): unknown };
   columns: Column<T>[];
   keyOf(item: T): string;
   /** Name of the table, such as "Vaults". */

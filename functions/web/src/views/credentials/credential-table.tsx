@@ -2,6 +2,7 @@ import { Badge, Link, Text } from "@fluentui/react-components";
 import { type ReactNode, useMemo, useState } from "react";
 import { api } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
+import { daysWithin, expiresWithin } from "../../parts/expires-within.ts";
 import { type Filter, Filters } from "../../parts/filters.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
@@ -9,7 +10,6 @@ import { QueryFailure } from "../../parts/query-result.tsx";
 import { type QuickFilter, QuickFilters } from "../../parts/quick-filters.tsx";
 import { statusTextOf } from "../../parts/rotation-texts.ts";
 import { useSearchParams } from "../../parts/router.tsx";
-import { DAY_MS, HOUR_MS } from "../../parts/time.ts";
 import {
   isInProgress,
   KEY_KINDS,
@@ -47,13 +47,17 @@ const FILTERS: readonly Filter[] = [
   },
 ];
 
+const STATE_COLORS = {
+  ready: "success",
+  match: "warning",
+  inProgress: "brand",
+  blocked: "informative",
+} as const satisfies Record<Row["state"], string>;
+
 /** The state of a credential's rotation, and why no rotation is possible. */
 const State = ({ row }: { row: Row }) => (
   <>
-    <Badge
-      appearance="tint"
-      color={row.state === "ready" ? "success" : row.state === "match" ? "warning" : "informative"}
-    >
+    <Badge appearance="tint" color={STATE_COLORS[row.state]}>
       {stateText(row)}
     </Badge>{" "}
     {row.blockers}
@@ -108,11 +112,8 @@ function columnsOf(order: Order, choose: (order: Order) => void, hasOlder: boole
 
 /** Returns which lists the filters in the address select, and the query of each. An unknown kind counts as no filter. */
 function filtersOf(params: URLSearchParams) {
-  const [kind, search, days] = [params.get("kind") ?? "", params.get("search") ?? "", Number(params.get("due"))];
-  const due = Number.isInteger(days) && days > 0 ? days : undefined;
-  // The full hour, so that another order or a return to the view does not load the same list again.
-  const now = Math.floor(Date.now() / HOUR_MS) * HOUR_MS;
-  const expiresBefore = due === undefined ? undefined : new Date(now + due * DAY_MS).toISOString();
+  const [kind, search, due] = [params.get("kind") ?? "", params.get("search") ?? "", daysWithin(params, "due")];
+  const expiresBefore = due === undefined ? undefined : expiresWithin(due).expiresBefore;
   const common = { limit: LIMIT, ...(search !== "" && { search }) };
   const isKeyKind = Object.hasOwn(KEY_KINDS, kind);
   return {

@@ -3,7 +3,7 @@ import type { Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { titleOfId } from "../../parts/asset-name.ts";
 import { isolated } from "../../parts/isolated.ts";
-import { BOTH_IN_USE, credentialTitle } from "../../parts/key-credential.ts";
+import { BOTH_IN_USE, credentialTitle, UNFINISHED } from "../../parts/key-credential.ts";
 import { rotationBlockers } from "../../parts/rotation-readiness.tsx";
 import { FINAL_STATUSES } from "../../parts/rotation-texts.ts";
 
@@ -35,7 +35,12 @@ export const KEY_KINDS = {
 } as const satisfies Record<KeyCredential["kind"], string>;
 
 /** State of a credential's rotation. `match`: the page of the client secret says which vault secrets may store it. */
-const STATES = { ready: "Ready", match: "Test or confirm a match", blocked: "Not possible" } as const;
+const STATES = {
+  ready: "Ready",
+  match: "Test or confirm a match",
+  inProgress: "In progress",
+  blocked: "Not possible",
+} as const;
 
 export interface Row {
   id: string;
@@ -66,9 +71,13 @@ export const isInProgress = ({ status }: Rotation): boolean => !FINAL_STATUSES.i
  */
 export function rowOfKeys(credential: KeyCredential, history: readonly Rotation[]): Row {
   const { credentialId, kind, resourceId, resourceName, resourceGroup, keys, keyInUse, places, expiresOn } = credential;
-  // A resource can have several pairs, and resource IDs differ in case.
-  const isOfPair = ({ resourceId: id, oldKeyId }: Rotation) =>
-    id?.toLowerCase() === resourceId.toLowerCase() && oldKeyId !== null && keys.includes(oldKeyId);
+  // Azure returns the ID of a resource in different cases.
+  const ofResource = history.filter(({ resourceId: id }) => id?.toLowerCase() === resourceId.toLowerCase());
+  const [state, blockers] = ofResource.some(isInProgress)
+    ? (["inProgress", UNFINISHED] as const)
+    : keyInUse === null
+      ? (["blocked", BOTH_IN_USE] as const)
+      : (["ready", ""] as const);
   return {
     id: credentialId,
     name: credentialTitle(credential),
@@ -80,9 +89,10 @@ export function rowOfKeys(credential: KeyCredential, history: readonly Rotation[
       href: createHref(`/inventory/${encodeURIComponent(assetId)}`),
     })),
     expiresOn,
-    state: keyInUse === null ? "blocked" : "ready",
-    blockers: keyInUse === null ? BOTH_IN_USE : "",
-    rotation: history.find(isOfPair),
+    state,
+    blockers,
+    // A resource can have several pairs.
+    rotation: ofResource.find(({ oldKeyId }) => oldKeyId !== null && keys.includes(oldKeyId)),
   };
 }
 
