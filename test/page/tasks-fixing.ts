@@ -186,6 +186,9 @@ task("a storage key that expires in 5 days is rotated", async () => {
   expect(regenerated.map(({ key, value }) => [key, value])).toEqual([
     ["key2", control.secretValue("kv-shop", ACCOUNTS.stshop)],
   ]);
+  // The list no longer calls the key ready for a rotation.
+  await visitor.follow("Credentials", visitor.navigation);
+  await row.filter({ hasText: "Only one can run at a time." }).filter({ hasNotText: "Ready" }).waitFor();
 });
 
 task("see what a rotation would touch", async () => {
