@@ -87,14 +87,14 @@ const TAGS: [what: string, planted: (app: App) => { tags?: Record<string, string
   ["only the application's ID", ({ appId }) => ({ tags: { note: appId } })],
 ];
 const tagCases = TAGS.flatMap(([what, planted]): Case[] => {
-  const isCertain = what !== "only the application's ID";
+  const namesCredential = what !== "only the application's ID";
   return [
     {
       what: `${what} on a secret with another value`,
       attempt: (app) => plant(app, { value: "of the stranger", ...planted(app) }),
       when: "plan",
       named: "uncertain",
-      waits: !isCertain,
+      waits: !namesCredential,
     },
     {
       what: `${what} on a secret that the service may not read`,
