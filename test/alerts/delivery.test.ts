@@ -697,8 +697,8 @@ describe("many mails at once", () => {
     expect(listedItems.map(([, name]) => name).sort()).toEqual(
       Array.from({ length: ASSETS }, (_, index) => `asset-${index}`).sort(),
     );
+    // The service's limit for one mail.
     for (const { subject, html, plainText } of mails)
-      // The service's limit for one mail.
       expect(Buffer.byteLength(subject + html! + plainText!)).toBeLessThan(90_000);
     const critical = mails.map(({ plainText }) => /^WITHIN (?:24 HOURS|7 DAYS): /m.test(plainText!));
     expect(critical).toEqual([...Array(OWNERS / 2).fill(true), ...Array(OWNERS / 2).fill(false)]);
