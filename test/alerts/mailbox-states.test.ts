@@ -384,7 +384,9 @@ class Model {
       [...this.boxes.values()].every(({ value }) => mailboxState(value) === "empty");
     for (let round = 0; !isOver(); round++) {
       assert(round < 30, "the deliveries do not end");
+      // Longer than the longest pause of the retries, 12 hours.
       this.now += 13 * HOUR_MS;
+      // 9: no mail bounces.
       this.settle(9);
       for (const index of this.deliveries.keys()) this.add(index);
       for (const copy of this.read().values())
@@ -485,6 +487,7 @@ test("after any sequence of events each mail is sent at most once, no alert is l
   await fc.assert(
     fc.asyncProperty(fc.array(command, { minLength: 20, maxLength: 120, size: "max" }), async (commands) => {
       const model = new Model(reached);
+      // From 3 on, no earlier version has started the delivery.
       model.deliver(3 + (commands.length % 4));
       for (const one of commands) await execute(model, one);
       await model.finish();

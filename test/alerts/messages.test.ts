@@ -746,6 +746,7 @@ describe("a mail", () => {
 });
 
 describe("a card", () => {
+  /** Many more assets than a card lists: 20 for Slack, 15 for Teams. */
   const many = message(Array.from({ length: 400 }, (_, index) => asset(`name_*${index}`, index / 20)));
 
   test("groups its lines by owner, and by vault or application", () => {

@@ -154,6 +154,7 @@ test("four receivers that stop responding leave slots of the host to others", as
   expect(await fired.json()).toMatchObject({ succeeded: true });
   await expect.poll(() => good.posts.length, POLL).toBe(1);
   await expect.poll(() => mostOpen, POLL).toBeGreaterThan(0);
-  // The host handles at least 16 deliveries at once. Each receiver alone may use four.
+  // The host handles at least 16 deliveries at once. Each receiver alone may use four, but it gets a second slot only while fewer
+  // than eight slots are in use: the four together get about ten.
   expect(mostOpen).toBeLessThan(SLOTS_PER_RECEIVER * receivers.length - 2);
 });

@@ -96,7 +96,7 @@ async function callsOfWorker(kind: string): Promise<string[]> {
   const callsBefore = keys.world.calls.length;
   await rotateWithCrash(scenarios[0]!, undefined, kind);
   const calls = keys.world.calls.slice(callsBefore);
-  // `begin` makes calls before the first delivery, on another worker.
+  // Another worker makes the calls of `begin` before the first delivery. Its last calls are an audit entry and the message.
   const begin = calls.lastIndexOf("audit.append", calls.indexOf("queues.send"));
   return calls.slice(begin + 2);
 }

@@ -131,8 +131,8 @@ test("a secret with 40 consumers gets a new value", async () => {
 
 const REFRESH_FAULTS: RefreshFault[] = ["denied", "never takes it", "says it can't", "throttled"];
 /**
- * Each refreshable consumer fails once in a campaign. The normal suite has one that rejects the refresh and one that can't
- * read.
+ * Each refreshable consumer fails once in a campaign. The normal suite has one that rejects the refresh (16: "denied") and one
+ * that can't read (18: "says it can't").
  */
 const FAILING_CONSUMERS = Array.from({ length: 20 }, (_, index) => ({
   id: `action-${index}`,
