@@ -1,6 +1,6 @@
 import pMap from "p-map";
 import type { ConsumerCheck } from "../consumer.ts";
-import { expectedVersionOf } from "../expected-version.ts";
+import { expectedVersionOf, laterVersionOf, publicationOf } from "../expected-version.ts";
 import {
   consumerKey,
   markIfBroken,
@@ -46,12 +46,17 @@ export async function currentConsumers({
 export const isUncheckable = ({ how, copy, actedAt }: RotationConsumer): boolean =>
   how === "blind" || (copy === true && actedAt === undefined);
 
-/** Checks which value a consumer has, compared with the expected version. */
+/** Checks which value a consumer has, compared with the expected version and a later one with the same value. */
 export async function checkConsumer(context: StepContext, consumer: RotationConsumer): Promise<ConsumerCheck> {
   const wanted = expectedVersionOf(context, consumer);
   const { problem } = consumer;
   if (wanted === undefined || isUncheckable(consumer)) return { holds: "unknown", ...(problem && { problem }) };
-  return await context.deps.consumers.check(consumer, wanted.version, new Date(consumer.actedAt ?? wanted.since));
+  const check = (version: string) =>
+    context.deps.consumers.check(consumer, version, new Date(consumer.actedAt ?? wanted.since));
+  const result = await check(wanted.version);
+  if (result.holds === "new" || result.holds === "gone") return result;
+  const later = await laterVersionOf(context, publicationOf(context.record, consumer), wanted.version);
+  return later === undefined ? result : await check(later);
 }
 
 /** Checks all given consumers and returns them with the results. */

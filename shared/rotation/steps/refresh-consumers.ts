@@ -2,10 +2,10 @@ import { CloudFailure } from "../../platform/azure/failure.ts";
 import { DAY_MS, MINUTE_MS, SECOND_MS } from "../../platform/time.ts";
 import { auditedEffect } from "../audited-effect.ts";
 import type { RefreshResult } from "../consumer.ts";
-import { expectedVersionOf, publicationOf } from "../expected-version.ts";
+import { expectedVersionOf, laterVersionOf, publicationOf } from "../expected-version.ts";
 import { consumerKey, placesToRead, toRotationConsumer, updateMarks } from "../plan-consumers.ts";
 import { isTransientFailure } from "../problems.ts";
-import { placeOf } from "../publications.ts";
+import { openVault, placeOf } from "../publications.ts";
 import { isToRestore, isVaultSecret, type RotationConsumer, type RotationRecord } from "../rotation.ts";
 import type { StepContext } from "../step-context.ts";
 import { ContinueLater, NeedsAttention, RollBack } from "../step-errors.ts";
@@ -200,7 +200,9 @@ async function refresh(context: StepContext, consumer: RotationConsumer): Promis
   const { id, kind, vaultName, secretName, state } = consumer;
   const wanted = expectedVersionOf(context, consumer);
   if (wanted === undefined) throw new Error(`${id} uses no secret that this rotation wrote.`);
-  const { version, value } = wanted;
+  const { value } = wanted;
+  const later = await laterVersionOf(context, publicationOf(context.record, consumer), wanted.version);
+  const version = later ?? wanted.version;
   const details = { consumer: id, kind, vaultName, secretName, version, back: state === "restoring" };
   const restart = context.record.restartApps ?? true;
   return await auditedEffect(
@@ -229,7 +231,13 @@ async function neverTookNewValue(context: StepContext, consumer: RotationConsume
     // Without the mark of a refresh, the check compares the version itself.
     const unmarked = { ...consumer, mark: undefined };
     const { holds } = await context.deps.consumers.check(unmarked, publication.writtenVersion, since);
-    return holds === "old" || holds === "gone";
+    if (holds !== "old") return holds === "gone";
+    // A delayed write can have added another version with the new value, which the consumer may have.
+    const versions = await openVault(context, publication).versions(publication.secretName);
+    return !versions.some(
+      ({ version, tags }) =>
+        version !== publication.writtenVersion && tags["rotation-id"] === context.record.rotationId,
+    );
   } catch (error) {
     if (error instanceof CloudFailure && !isTransientFailure(error)) return false;
     throw error;
