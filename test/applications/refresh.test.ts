@@ -193,6 +193,7 @@ test("a crash at any write is completed by the next delivery of the message", as
 });
 
 test("before the first discovery nothing is written", async () => {
+  // The last account, which no other test uses.
   const empty = new Deployment(storage.azurite.connectionString("refresh19"), live).start();
   await empty.applications.handle({ application: { appId, objectId: objectId(), attempts: 0 } }, caller);
   await expect(empty.applications.get(appId)).rejects.toMatchObject({ code: "notFound" });

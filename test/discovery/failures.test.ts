@@ -207,6 +207,7 @@ describe("concurrent scans", () => {
     service.cloud.control.clearFaults();
     const endedScan = await service.waitForScan(scanId);
     expect(endedScan.status).toBe("cancelled");
+    // Nine vaults are left.
     expect(endedScan.progress.vaultsDone).toBeLessThan(9);
     expect((await service.admin("DELETE", `/api/assets/discovery/scan/${scanId}`)).status).toBe(409);
     await service.admin("DELETE", "/api/settings/all");
