@@ -85,6 +85,7 @@ describe("a new password", () => {
     "Welcome12345",
     "P@ssw0rd1234",
     "letmeinletmein",
+    // The username, repeated, reversed, or with digits.
     "adminadminadmin",
     "Admin-Admin-Admin",
     "nimdanimdanimda",
@@ -121,6 +122,7 @@ test("a flood of sign-ins from a hundred addresses does not block addresses with
       const username = client % 2 ? ADMIN.username : `name${client}-${round}`;
       const answer = await signIn(username, "a wrong password", address);
       answers.push(answer);
+      // Rejections are fast. Without a pause, they would use all of the processor.
       if (answer.status === 429) await delay(50);
     }
   });
