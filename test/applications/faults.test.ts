@@ -323,6 +323,7 @@ test("credentials that were not seen for 7 days are not counted until they are s
 });
 
 test("a request returns the running discovery after its time limit, and the run continues", async () => {
+  // Much longer than the time limit of the request below (`waitMs`).
   live.cloud.control.addFault({
     match: { operation: "graph.listApplications" },
     action: { kind: "latency", milliseconds: 600 },

@@ -153,6 +153,7 @@ test("writes fail if another worker took the applications over meanwhile, and th
   await process.applications.requestRefresh(rotateInDirectory("contended"));
   const { message } = nextMessage();
   const other = process.tables.fence(AppFences, APPS, fenceKey(bucketOf(appId)), { owner: "other", etag: undefined });
+  // The other worker takes the applications over while the first one waits for the answer of Graph.
   const slowGraph = live.cloud.control.addFault({
     match: { operation: "graph.*" },
     action: { kind: "latency", milliseconds: 300 },

@@ -127,6 +127,7 @@ test("a flood of sign-ins from a hundred addresses does not block addresses with
     }
   });
   for (let attempt = 0; attempt < 3; attempt++) {
+    // Time in which the flood continues.
     await delay(200);
     expect((await signIn(ADMIN.username, ADMIN.password, HOME)).status).toBe(200);
   }
