@@ -137,6 +137,7 @@ task("an operator finds the vault secrets that store keys, and sees how many key
   }
   const rows = visitor.page.getByRole("table", { name: "Credentials" }).getByRole("row");
   await rows.filter({ hasText: "starchive" }).waitFor();
+  // One click to the view, and two for each of the two runs.
   visitor.expectClicks(5);
 });
 
