@@ -169,7 +169,10 @@ async function findDetection(
   return noticedBy(failure, tests);
 }
 
-/** If no test ran, the first test file must pass without the mutant. */
+/**
+ * Returns the verdict of a failure. `test` is the file that must pass without the mutant: the failed one, or the first one if the
+ * run failed before any file (`file` is then empty).
+ */
 function noticedBy(failure: TestRun["failed"][number] | undefined, tests: string[]) {
   if (!failure) return {};
   return { noticed: "tests" as const, by: `${failure.file} ${failure.test}`, test: failure.file || tests[0]! };
