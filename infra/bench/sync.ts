@@ -67,6 +67,7 @@ export async function sync(): Promise<Section> {
           comparedWith: `${RECORDS} records`,
           bound: equalTo(written, RECORDS),
         },
+        // Calls per record: two of Key Vault and two of AWS for a first copy, one of each where nothing changed.
         ...figuresOf("first copy", firstRun, 4.2),
         ...figuresOf("nothing changed", unchangedRun, 2),
         {

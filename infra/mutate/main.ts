@@ -170,8 +170,8 @@ async function findDetection(
 }
 
 /**
- * Returns the verdict of a failure. `test` is the file that must pass without the mutant: the failed one, or the first one if the
- * run failed before any file (`file` is then empty).
+ * Returns the verdict of a failure. `test` is the file that must pass without the mutant: the failed one, or the first one if
+ * the run failed before any file (`file` is then empty).
  */
 function noticedBy(failure: TestRun["failed"][number] | undefined, tests: string[]) {
   if (!failure) return {};
