@@ -61,7 +61,10 @@ export async function hostileXml(): Promise<Section> {
   };
 }
 
-/** Returns documents at the limits of `checkXmlLimits`, which are parsed. */
+/**
+ * Returns documents at the limits of `checkXmlLimits`, which are parsed. The root element counts too, with its name, its level
+ * and its prefix.
+ */
 function parsedDocuments(): { name: string; xml: string }[] {
   const response = (inside: string) =>
     `<samlp:Response xmlns:samlp="urn:oasis:names:tc:SAML:2.0:protocol">${inside}</samlp:Response>`;

@@ -69,6 +69,7 @@ const OPTIONS = {
   appPrivateEndpointEnabled: true,
   networkEnabled: true,
   natGatewayEnabled: true,
+  // The smallest network: it has exactly the two /26 subnets.
   networkAddressPrefix: "10.1.2.0/25",
   eventsEnabled: true,
   lock: { kind: "CanNotDelete" },
