@@ -31,9 +31,9 @@ interface Restored {
  * copy. The store is marked before its rows are written, and no delivery is written as pending. Every table is read back. At
  * the end, an audit entry says who restored which copy and what it replaced.
  *
- * In a service with a key vault, the caller then accepts the signed rows (sign-store.ts). Until then, the service does not use the
- * rows whose lists are older than the key vault's numbers say, as the copy's are after any later change. It uses no approval that
- * was open, because its changed state does not fit its signature.
+ * In a service with a key vault, the caller then accepts the signed rows (sign-store.ts). Until then, the service uses no rows of
+ * lists that changed after the copy, because the copied lists have lower sequences than the key vault stores. It uses no approvals
+ * that were open, because their changed state does not fit their signature.
  *
  * @param deps.clock - Follows the table service's time, and so do the requests of `wholeTables`.
  * @param replace - Whether to remove the rows of a store that is not empty.

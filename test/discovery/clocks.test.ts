@@ -44,7 +44,7 @@ async function addHostWithMovedClock(): Promise<void> {
 }
 
 test("a killed host with a wrong clock delays its scan by at most three minutes", async () => {
-  // First ahead of the real time, then 50 minutes behind it. Neither time must appear in a row that counts.
+  // The host's clock is first ahead of the real time, then 50 minutes behind it. The scan's times must follow neither.
   await hostClock.add(10 * MINUTE_MS);
   await addHostWithMovedClock();
   // The lists of secrets after the first two don't return before the host is killed.
