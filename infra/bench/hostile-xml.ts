@@ -100,6 +100,7 @@ async function processorMs(xml: string, idp: Signer): Promise<number> {
 async function healthUnderPosts(responses: string[]) {
   const service = await Service.start({
     company: { subscriptions: [] },
+    // The host appends an entry to X-Forwarded-For. With two hops, the entry before it, which the clients send, is the address.
     env: { LICENSE_KEY: await licence(), PUBLIC_BASE_URL: ORIGIN, TRUSTED_PROXY_HOPS: "2" },
   });
   const agent = new http.Agent({ keepAlive: true });

@@ -105,6 +105,7 @@ export function createMailDeliveries(deps: {
         parts: row.parts.map((part) => (isStarted(part) ? { ...part, alone: true } : part)),
       });
     }
+    // Before the delivery gets its parts, without which no mail can start: no mail is sent without this audit entry.
     await recordIntent(row);
     const resolve = row.test ? undefined : await deps.owners.resolver();
     return await write(row, { fallback, parts: partsByOwner({ recipients: fallback }, itemsIn(row), resolve) });

@@ -140,15 +140,18 @@ async function reasonsFromLogs(context: StepContext): Promise<string[]> {
     const { vaultName, secretName, kind, writtenVersion: version, writtenAt } = publication;
     if (kind === "handover" || version === undefined || writtenAt === undefined) continue;
     const written = { vaultName, secretName, version, since: new Date(writtenAt) };
+    // Reads of any version except the written one.
     const readers = await deps.usage.readersOfOldVersion(written);
     const later = readers.length > 0 ? await laterVersionOf(context, publication, version) : undefined;
     for (const { caller, version: oldVersion, at } of readers) {
+      // Not an old version: a repeated write of the new value added it.
       if (oldVersion === later) continue;
       reasons.push(
         `${caller} read the old version ${oldVersion} of ${placeOf(publication)} at ${instantText(at)}, after the new one was written, and has not read that one since.`,
       );
     }
   }
+  // The issuer's logs show sign-ins. Those with a compromised secret may be the attacker's, and must not delay its removal.
   if (isVaultSecret(record) || record.reason === "compromised") return reasons;
   return [...reasons, ...((await issuerOf(record).reasonsFromLogs?.(context)) ?? [])];
 }
