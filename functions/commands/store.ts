@@ -36,8 +36,8 @@ Stop the app before backup, restore, sign --accept and prepare-rollback, and wai
   send    --id ID|all                sends held alerts
   drop    --id ID|all                drops held alerts
   prepare-rollback --to COMMIT [--dry-run]
-                                     prepares the store for an earlier build (7af1c37d, fc16f64b, 6da79ba2 or f8ec7568): lists what it
-                                     loses or does differently; with --dry-run writes nothing
+                                     prepares the store for an earlier build (b545d8e2, 7af1c37d, fc16f64b, 6da79ba2 or f8ec7568): lists
+                                     what it loses or does differently; with --dry-run writes nothing
 
 Only the owner can read a copy. It contains hashes of passwords and signed rows, and no secret values. Queues are not copied.
 The audit log records restore, send, drop and prepare-rollback with the actor system and the name of your account on this machine.`;

@@ -2,7 +2,7 @@ import { SIGNATURE } from "../platform/storage/signing.ts";
 import type { TypedRow } from "../platform/storage/whole-tables.ts";
 
 /** The earlier builds for which a store can be prepared, by their commits, newest first. */
-export const EARLIER_BUILDS = ["7af1c37d", "fc16f64b", "6da79ba2", "f8ec7568"] as const;
+export const EARLIER_BUILDS = ["b545d8e2", "7af1c37d", "fc16f64b", "6da79ba2", "f8ec7568"] as const;
 export type EarlierBuild = (typeof EARLIER_BUILDS)[number];
 
 /**
