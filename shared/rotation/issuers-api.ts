@@ -68,7 +68,7 @@ const IssuerView = z
   .object({
     kind: z.enum(ISSUER_KINDS).meta({
       description:
-        "`clientSecret`: client secrets of Entra applications. `resourceKey`: keys of Azure resources that have two keys.",
+        "`clientSecret`: client secrets of Entra applications. `resourceKey`: keys of Azure resources that have two keys. `databaseLogin`: two alternating users of a database server.",
     }),
     title: z.string().meta({ description: "Name of the kind for people.", example: "Client secret of an application" }),
     canHoldTwo: z

@@ -1,5 +1,6 @@
 import { type IssuerKind, issuerKindOf, type RotationRecord } from "../rotation.ts";
 import { clientSecrets } from "./client-secrets/issuer.ts";
+import { databaseLogins } from "./database-logins/issuer.ts";
 import type { Issuer } from "./issuer.ts";
 import { resourceKeys } from "./resource-keys/issuer.ts";
 
@@ -7,6 +8,7 @@ import { resourceKeys } from "./resource-keys/issuer.ts";
 export const ISSUERS: Readonly<Record<IssuerKind, Issuer>> = {
   clientSecret: clientSecrets,
   resourceKey: resourceKeys,
+  databaseLogin: databaseLogins,
 };
 
 /**
