@@ -253,7 +253,15 @@ export function createAutomation(deps: {
     randomness,
     log,
   });
-  const assetRotation = createAssetRotation({ tables, config, vaults: vaultSecrets, matches, keyLinks, randomness });
+  const assetRotation = createAssetRotation({
+    tables,
+    config,
+    vaults: vaultSecrets,
+    matches,
+    keyLinks,
+    logins,
+    randomness,
+  });
   const automaticRotation = createAutomaticRotation({
     tables,
     queues,

@@ -14,6 +14,7 @@ import type { DatabaseLoginRequest, ResourceKeyRequest } from "./request.ts";
 import { type Credential, credentialOfLogin } from "./resource-keys/credential-list.ts";
 import type { RunRecord } from "./resource-keys/discovery-run.ts";
 import { KEY_KINDS } from "./resource-keys/kinds.ts";
+import { type Place, placeKey } from "./targets.ts";
 
 /** API schemas of credentials of Azure resources, and of the discovery that finds them. */
 
@@ -217,15 +218,17 @@ export function credentialView({
 /**
  * Returns the request of the rotation of a credential.
  *
- * @throws {Problem} invalidRequest for `targets` of a login, all of whose secrets change.
+ * @throws {Problem} invalidRequest for a login if `targets` are not all of its secrets, because all of them change.
  */
 export function rotationRequestOf(
-  { issuer, credentialId, resourceId, pair }: Credential,
+  { issuer, credentialId, resourceId, pair, places }: Credential,
   { dryRun: _, targets, ...options }: z.output<typeof RotateCredentialRequest>,
 ): ResourceKeyRequest | DatabaseLoginRequest {
-  if (issuer === "resourceKey") return { issuer, resourceId, pair: pair[0], targets: namedPlaces(targets), ...options };
-  if (targets !== undefined)
-    throw invalidBody("targets", "can't be given for a login: all registered vault secrets get the new one");
+  const named = namedPlaces(targets);
+  if (issuer === "resourceKey") return { issuer, resourceId, pair: pair[0], targets: named, ...options };
+  const keysOf = (all: readonly Place[]) => all.map(placeKey).toSorted().join();
+  if (named !== undefined && keysOf(named) !== keysOf(places))
+    throw invalidBody("targets", "must be all registered vault secrets of a login, because all of them change");
   const { regenerateOld: _regenerateOld, acceptUnread: _acceptUnread, ...rest } = options;
   return { issuer, loginId: credentialId, ...rest };
 }

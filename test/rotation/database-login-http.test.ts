@@ -96,7 +96,7 @@ test("a registered login is listed, rotated, and forgotten", async () => {
   const plan = await http.admin("POST", `${path}/rotate`, { dryRun: true });
   expect([plan.status, plan.body.needs, plan.body.oldKeyId]).toEqual([200, [], "shop_a"]);
   expect(plan.body.plan.find(({ step }: { step: string }) => step === "create").text).toContain("Give shop_b");
-  expect((await http.admin("POST", `${path}/rotate`, { targets: [SECRET] })).status).toBe(400);
+  expect((await http.admin("POST", `${path}/rotate`, { targets: ["kv-shop.secret.password"] })).status).toBe(400);
 
   const started = await http.admin("POST", `${path}/rotate`, { overlapDays: 1 });
   expect(started.status, started.text).toBe(201);

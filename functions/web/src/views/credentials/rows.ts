@@ -11,7 +11,7 @@ export type KeyCredential = Schemas["RotationCredential"];
 type Application = Schemas["Application"];
 type Rotation = Schemas["RotationSummary"];
 
-/** Kinds of resources with keys. */
+/** Kinds of resources with keys, and of database logins. */
 export const KEY_KINDS = {
   storage: "Storage account",
   cosmos: "Cosmos DB account",
@@ -32,6 +32,7 @@ export const KEY_KINDS = {
   batch: "Batch account",
   containerRegistry: "Container registry",
   iotHub: "IoT hub",
+  postgresqlLogin: "PostgreSQL login",
 } as const satisfies Record<KeyCredential["kind"], string>;
 
 /** State of a credential's rotation. `match`: the page of the client secret says which vault secrets may store it. */
