@@ -105,6 +105,17 @@ const registerCredential = endpoint({
   body: RegisterCredentialRequest,
   // A registration names the vault secrets to which rotations write new passwords.
   guarded: ({ body }) => !body.dryRun,
+  example: {
+    body: {
+      serverId:
+        "/subscriptions/9a3b1c52-6a0e-4c7d-9b57-0d3d3a1f2e4b/resourceGroups/rg-payments/providers/Microsoft.DBforPostgreSQL/flexibleServers/psql-payments",
+      database: "payments",
+      users: ["payments_a", "payments_b"],
+      signInAs: "credential-lifecycle",
+      places: ["kv-payments.secret.database-url"],
+      dryRun: true,
+    },
+  },
   responds: { 200: RegisteredCredential, 201: RegisteredCredential },
   problems: ["conflict", "unavailable"],
   repeat: {

@@ -16,7 +16,6 @@ import { entity, type Row, withoutKeys } from "../../platform/storage/entity.ts"
 import { insert, type Operation, RowExists, RowMissing, remove, type Tables } from "../../platform/storage/tables.ts";
 import { failureIfDenied } from "../match-verification.ts";
 import { conflict, throwAsProblem } from "../problems.ts";
-import { placeOf } from "../publications.ts";
 import type { RotationRecord } from "../rotation.ts";
 import { type Place, placeKey, type Target } from "../targets.ts";
 import { writtenMatches } from "../written-places.ts";
@@ -210,7 +209,13 @@ export function createLoginRegistrations(deps: {
       ...(await problemsOf(pair, compared).catch(throwAsProblem)),
     ];
     const stored = compared.map(({ vaultName, secretName, vaultId, login, version = "" }) => ({
-      ...{ vaultName, secretName, vaultId, user: login?.user ?? "", version, comparedAt, by: caller.actor },
+      vaultName,
+      secretName,
+      vaultId,
+      user: login?.user ?? "",
+      version,
+      comparedAt,
+      by: caller.actor,
     }));
     const about = { credentialId, serverId, database, users: [...users] as [string, string], signInAs };
     return { login: { ...about, places: stored, registeredAt: comparedAt, registeredBy: caller.actor }, missing };
@@ -234,7 +239,7 @@ export function createLoginRegistrations(deps: {
       const { login, missing } = await check(request, caller);
       if (missing.length > 0) throw conflict(missing.join(" "));
       const { credentialId, serverId, database, users, signInAs, places } = login;
-      const details = { serverId, database, users, signInAs, places: places.map(placeOf) };
+      const details = { serverId, database, users, signInAs, places: places.map(nameOf) };
       const target = { type: "credential", id: credentialId };
       const operations: Operation[] = [
         insert(DatabaseLogins, credentialId, login),
@@ -296,9 +301,11 @@ export function createLoginRegistrations(deps: {
   };
 }
 
+const nameOf = ({ vaultName, secretName }: Place): string => `${vaultName}/${secretName}`;
+
 /** Returns the problem of a secret as a sentence. */
 export const problemOf = (compared: ComparedLogin): string | undefined =>
-  compared.problem === undefined ? undefined : `${placeOf(compared)} ${compared.problem}.`;
+  compared.problem === undefined ? undefined : `${nameOf(compared)} ${compared.problem}.`;
 
 /** @throws {Problem} invalidRequest for a resource of another type. */
 function requireEngine(serverId: string): DatabaseEngine {
