@@ -112,6 +112,9 @@ export const RotationQuery = z.strictObject({
   resourceId: z.string().max(2048).optional().meta({
     description: "Only rotations of keys of this Azure resource. Can't be combined with `appId` or `assetId`.",
   }),
+  credentialId: z.string().max(64).optional().meta({
+    description: "Only rotations of this registered database login. Can't be combined with the other subjects.",
+  }),
   start_date: queryInstant("start").optional(),
   end_date: queryInstant("end").optional(),
 });

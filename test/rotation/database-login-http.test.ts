@@ -98,6 +98,9 @@ test("a registered login is listed, rotated, and forgotten", async () => {
   expect(plan.body.plan.find(({ step }: { step: string }) => step === "create").text).toContain("Give shop_b");
   expect((await http.admin("POST", `${path}/rotate`, { targets: ["kv-shop.secret.password"] })).status).toBe(400);
 
+  const byAsset = await http.admin("POST", `/api/assets/dependencies/rotate/${SECRET}`, { dryRun: true });
+  expect([byAsset.status, byAsset.body.needs, byAsset.body.oldKeyId]).toEqual([200, [], "shop_a"]);
+
   const started = await http.admin("POST", `${path}/rotate`, { overlapDays: 1 });
   expect(started.status, started.text).toBe(201);
   expect((await http.admin("GET", path)).body.rotationId).toBe(started.body.rotationId);
@@ -107,6 +110,8 @@ test("a registered login is listed, rotated, and forgotten", async () => {
   const password = /Username=shop_b;Password=(\w+);Database=postgres$/.exec(storedLogin())?.[1] ?? "";
   expect(await postgres.accepts("shop_b", password)).toBe(true);
   expect(await postgres.accepts("shop_a", passwords[0])).toBe(false);
+  const history = await http.admin("GET", `/api/automation/rotation/history?credentialId=${credentialId}`);
+  expect(history.body.items.map(({ newKeyId }: { newKeyId: string }) => newKeyId)).toEqual(["shop_b"]);
   const answers = JSON.stringify([done, (await http.admin("GET", "/api/audit?limit=200")).body]);
   for (const secret of [password, ...passwords]) expect(answers).not.toContain(secret);
 

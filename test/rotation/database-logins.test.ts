@@ -222,6 +222,14 @@ describe("a registration is refused", () => {
     await expect(logins.world.logins().register(other, BOSS)).rejects.toMatchObject({ code: "conflict" });
   });
 
+  test("for a role that the service's identity is not mapped to, and for an unknown database", async () => {
+    const pair = await logins.addPair();
+    const missingOf = async (change: object) =>
+      (await logins.world.logins().check({ ...pair.registration, ...change }, BOSS)).missing;
+    expect(await missingOf({ signInAs: "postgres" })).toEqual([expect.stringContaining("rejected the access token")]);
+    expect(await missingOf({ database: "nowhere" })).toEqual([expect.stringContaining("no database of this name")]);
+  });
+
   test("for a server in a subscription that is not monitored", async () => {
     const pair = await logins.addPair();
     logins.world.isWatched = false;
@@ -313,8 +321,15 @@ test("three workers that get each message at the same time set each password onc
   await logins.expectInvariants(pair, row, violations);
 });
 
-test("no password is logged, stored, sent or audited", () =>
-  expectNoValueStored(logins.world, logins.azurite.connectionString(), values));
+test("no password is logged, stored, sent or audited", async () => {
+  await expectNoValueStored(logins.world, logins.azurite.connectionString(), values);
+  const options = { allowInsecureConnection: true };
+  const table = TableClient.fromConnectionString(logins.azurite.connectionString(), "RotationMatches", options);
+  const rows: unknown[] = [];
+  for await (const row of table.listEntities()) rows.push(row);
+  expect(rows.length).toBeGreaterThan(0);
+  for (const value of values) expect(JSON.stringify(rows)).not.toContain(value);
+});
 
 describe("a secret in each format keeps everything but the login", () => {
   const next = { user: "app_b", password: "N3wPassword" };

@@ -36,6 +36,7 @@ const QUERY_MS = 20 * SECOND_MS;
 /** https://www.postgresql.org/docs/current/errcodes-appendix.html */
 const INVALID_PASSWORD = "28P01";
 const INSUFFICIENT_PRIVILEGE = "42501";
+const UNKNOWN_DATABASE = "3D000";
 
 /**
  * Signs in, runs work and closes the connection. Connects to one checked address of the host, and verifies the certificate of
@@ -45,7 +46,8 @@ const INSUFFICIENT_PRIVILEGE = "42501";
  * statements of this service would call with its rights.
  *
  * @throws {CloudFailure} `unauthenticated` if the server rejected the password; `accessDenied` for a missing right of the user;
- * `unreachable`, also for a blocked address; `timedOut`. Its message contains no statement and no value.
+ * `notFound` for an unknown database; `unreachable`, also for a blocked address; `timedOut`. Its message contains no statement and
+ * no value.
  */
 export async function withPostgres<T>(
   { host, port }: ServerAddress,
@@ -107,6 +109,11 @@ function asPostgresFailure(error: unknown, target: CallTarget): CloudFailure {
   if (cloudCode === INSUFFICIENT_PRIVILEGE)
     return failure("accessDenied", target, "the user does not have the required right", {
       remedy: `Give the service's identity ${target.grant ?? "the right"}.`,
+      cloudCode,
+    });
+  if (cloudCode === UNKNOWN_DATABASE)
+    return failure("notFound", target, "the server has no database of this name", {
+      remedy: "Register the login again with the name of an existing database.",
       cloudCode,
     });
   if (/timeout/i.test(message))

@@ -143,9 +143,16 @@ export function createLoginServers(deps: {
         ...(isDisabled(passwordAuth) ? ["The server accepts no passwords, so there is nothing to rotate."] : []),
       ];
       if (sentences.length > 0) return sentences;
-      return await asIdentity(pair, "check the users", (connection) =>
-        missingRights(connection, pair.users, pair.signInAs),
-      );
+      try {
+        return await asIdentity(pair, "check the users", (connection) =>
+          missingRights(connection, pair.users, pair.signInAs),
+        );
+      } catch (error) {
+        if (!(error instanceof CloudFailure) || error.code !== "unauthenticated") throw error;
+        return [
+          `The server rejected the access token of the service's identity for ${pair.signInAs}. Create that role for the identity, as docs/rotation-databases.md describes.`,
+        ];
+      }
     },
 
     differences: (pair, user, password) =>

@@ -103,7 +103,7 @@ function fromNames(format: LoginFormat, values: readonly [string, Span][] | unde
     return "names the user, the password or the host twice";
   const [user, password] = [users[0]?.[1], passwords[0]?.[1]];
   if (user === undefined || password === undefined || user.value === "" || password.value === "") return PLAIN_PASSWORD;
-  return { format, user, password, host: hosts[0]?.[1].value };
+  return { format, user, password, host: hosts[0]?.[1].value.trim().replace(/:\d*$/, "") };
 }
 
 /** Reads `scheme://user:password@host:port/database?name=value`. JDBC and some drivers have the login in the query. */
@@ -125,7 +125,7 @@ function parseUri(text: string): Parsed | string {
   if (userText !== undefined) isValid &&= add("user", scheme.length, userText);
   if (passwordText !== undefined)
     isValid &&= add("password", scheme.length + (userText?.length ?? 0) + 1, passwordText);
-  if (hosts !== "") values.push(["host", { start: 0, end: 0, value: hosts.replace(/:\d*$/, "") }]);
+  if (hosts !== "") values.push(["host", { start: 0, end: 0, value: hosts }]);
   let start = match[0].length - query.length;
   for (const parameter of query.split("&")) {
     const equals = parameter.indexOf("=");

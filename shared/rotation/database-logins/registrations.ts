@@ -182,6 +182,13 @@ export function createLoginRegistrations(deps: {
     if (missing.length > 0) return missing;
     const login = compared.find((one) => one.login !== undefined)?.login;
     if (login === undefined) return [];
+    return await problemsOfLogin(pair, login).catch((error: unknown) => {
+      if (error instanceof CloudFailure && error.code === "notFound") return [`${error.message} ${error.remedy}`];
+      throw error;
+    });
+  }
+
+  async function problemsOfLogin(pair: LoginPair, login: LoginValue): Promise<string[]> {
     const result = await servers.signIn(pair, login.user, login.password);
     if (result === "unclear") return [`The server gave no clear answer to a sign-in as ${login.user}. Try again.`];
     if (result === "rejected") return [`The server rejected the password of ${login.user} that the secret stores.`];

@@ -59,7 +59,7 @@ function Found({ credentialId }: { credentialId: string }) {
             />
           </Card>
           <Card title="Rotations of this resource">
-            <History resourceId={data.resourceId} />
+            <History credential={data} />
           </Card>
         </View>
       )}
@@ -109,10 +109,11 @@ const ROTATION_COLUMNS: Column<Rotation>[] = [
 /** Number of recent rotations in the list. */
 const SHOWN_ROTATIONS = 20;
 
-/** The recent rotations of the keys of a resource, newest first. */
-function History({ resourceId }: { resourceId: string }) {
+/** The recent rotations of the keys of a resource, or of a database login, newest first. */
+function History({ credential: { issuer, credentialId, resourceId } }: { credential: Credential }) {
+  const subject = issuer === "databaseLogin" ? { credentialId } : { resourceId };
   const history = api.useQuery("get", "/api/automation/rotation/history", {
-    params: { query: { resourceId, limit: SHOWN_ROTATIONS } },
+    params: { query: { ...subject, limit: SHOWN_ROTATIONS } },
   });
   return (
     <QueryResult of={history}>
