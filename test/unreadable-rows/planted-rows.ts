@@ -21,6 +21,11 @@ import { IDEMPOTENCY_KEYS, IdempotencyKeys } from "../../shared/platform/http/id
 import { activeRuns, runKey } from "../../shared/platform/runs/run-store.ts";
 import { pack } from "../../shared/platform/storage/packed-members.ts";
 import type { Tables } from "../../shared/platform/storage/tables.ts";
+import {
+  DATABASE_LOGINS,
+  DatabaseLogins,
+  RegisteredUsers,
+} from "../../shared/rotation/database-logins/registrations.ts";
 import { Status, VaultIndexes } from "../../shared/rotation/match-index.ts";
 import { POLICIES, Policies } from "../../shared/rotation/policy.ts";
 import { RUNS as KEY_LINK_RUNS, Runs as KeyLinkRuns } from "../../shared/rotation/resource-keys/discovery-run.ts";
@@ -34,7 +39,6 @@ import {
   LINKED_SECRETS,
   linkKey,
 } from "../../shared/rotation/resource-keys/links.ts";
-import { DATABASE_LOGINS, DatabaseLogins, RegisteredUsers } from "../../shared/rotation/database-logins/registrations.ts";
 import { ROTATIONS, RotationEvents, RotationPointers } from "../../shared/rotation/rotation.ts";
 import { secretRows } from "../../shared/secrets/stored-secrets.ts";
 import { Configuration, Logins, SSO, UNCONFIGURED } from "../../shared/sso/configuration.ts";
