@@ -10,6 +10,8 @@ import {
   CredentialQuery,
   CredentialView,
   credentialView,
+  DatabaseServerList,
+  databaseServerView,
   discoveryView,
   EXAMPLE_ID,
   RegisterCredentialRequest,
@@ -20,7 +22,7 @@ import {
   rotationRequestOf,
 } from "../shared/rotation/credentials-api.ts";
 import { dryRun } from "../shared/rotation/dry-run.ts";
-import { rotationUnfinished } from "../shared/rotation/problems.ts";
+import { rotationUnfinished, throwAsProblem } from "../shared/rotation/problems.ts";
 import { DiscoverMessage, QUEUE } from "../shared/rotation/resource-keys/credentials.ts";
 import { endpoint, poison, queue } from "./declare.ts";
 import { confirmationsFor } from "./rotation-confirmations.ts";
@@ -79,7 +81,7 @@ const listCredentials = endpoint({
   route: base,
   summary: "List keys of Azure resources and logins of databases that vault secrets store",
   description:
-    "Returns one credential for each pair of keys of a resource, as the last discovery found it, ordered by the name of the resource. GET /api/automation/rotation/apps lists client secrets of applications.",
+    "Returns one credential for each pair of keys of a resource, as the last discovery found it, and for each registered database login, ordered by the name of the resource. GET /api/automation/rotation/apps lists client secrets of applications.",
   tag,
   access: "user",
   tier: "pro",
@@ -89,6 +91,24 @@ const listCredentials = endpoint({
   handle: async ({ query, services }) => {
     const { limit: _limit, offset: _offset, cursor: _cursor, ...filter } = query;
     return ok(pageView(await services.credentials.list(filter, pageRequest(query)), credentialView));
+  },
+});
+
+const listDatabaseServers = endpoint({
+  name: "listDatabaseServers",
+  method: "GET",
+  route: "api/automation/rotation/database-servers",
+  summary: "List database servers whose logins can be registered",
+  description:
+    "Returns the PostgreSQL flexible servers in the monitored subscriptions that the service's identity can read, by name, from Azure Resource Graph. A new server appears after some minutes.",
+  tag,
+  access: "admin",
+  tier: "pro",
+  responds: { 200: DatabaseServerList },
+  problems: ["unavailable"],
+  handle: async ({ services }) => {
+    const servers = await services.databaseServers().catch(throwAsProblem);
+    return ok({ items: servers.map(databaseServerView) });
   },
 });
 
@@ -191,7 +211,7 @@ const rotateCredential = endpoint({
   route: `${base}/{credential_id}/rotate`,
   summary: "Rotate a key of an Azure resource or a login of a database",
   description:
-    "Compares the vault secrets with the keys again, regenerates the key of the pair that none of them and no known consumer has, proves it, writes it to the vault secrets that store the other one, and refreshes their consumers. The key in use is never regenerated while a known place or consumer has it. Only one rotation of a resource can run at a time (409 with the ID of that rotation). With dryRun: true the answer is always a plan, and `needs` lists the missing information. The rotation runs in the background; follow it with GET /api/automation/rotation/rotations/{rotation_id}.",
+    "Compares the vault secrets with the keys again, regenerates the key of the pair that none of them and no known consumer has, proves it, writes it to the vault secrets that store the other one, and refreshes their consumers. The key in use is never regenerated while a known place or consumer has it. For a registered database login, sets the password of the user that is not in use instead, and writes user and password to all registered secrets; the old user gets an unknown password after the overlap period. Only one rotation of a resource can run at a time (409 with the ID of that rotation). With dryRun: true the answer is always a plan, and `needs` lists the missing information. The rotation runs in the background; follow it with GET /api/automation/rotation/rotations/{rotation_id}.",
   tag,
   access: "admin",
   tier: "pro",
@@ -216,7 +236,7 @@ const rotateCredential = endpoint({
       const { issuer, credentialId, resourceId, kind } = credential;
       const subject =
         issuer === "databaseLogin"
-          ? { issuer, loginId: credentialId, resourceId }
+          ? { issuer, loginId: credentialId, resourceId, keyKind: kind.name }
           : { issuer, resourceId, keyKind: kind.name };
       const confirmations = await confirmationsFor(body.targets, actor, services);
       const plan = await dryRun(subject, async () => request, confirmations, {
@@ -234,6 +254,7 @@ export const endpoints = [
   discoverCredentials,
   getCredentialDiscovery,
   listCredentials,
+  listDatabaseServers,
   registerCredential,
   getCredential,
   deleteCredential,

@@ -38,6 +38,7 @@ import {
   createLoginRegistrations,
   type LoginRegistrations,
 } from "../../shared/rotation/database-logins/registrations.ts";
+import { type DatabaseServer, listServers } from "../../shared/rotation/database-logins/server-list.ts";
 import { PROOF_LIMITS } from "../../shared/rotation/match-verification.ts";
 import { createMatches, type MatchFinder } from "../../shared/rotation/matches.ts";
 import { createPolicies, type RotationPolicies } from "../../shared/rotation/policies.ts";
@@ -64,6 +65,8 @@ export interface AutomationServices {
   credentials: Credentials;
   /** Registered pairs of database users. */
   logins: LoginRegistrations;
+  /** Returns the database servers whose logins can be registered. @throws {CloudFailure} */
+  databaseServers: () => Promise<DatabaseServer[]>;
   /** Reads which keys the service's roles permit it to rotate now. @throws {CloudFailure} */
   keyPermissions: () => Promise<KeyPermissions>;
   rotationNotices: AutomationSource;
@@ -285,6 +288,7 @@ export function createAutomation(deps: {
     assetRotation,
     credentials,
     logins,
+    databaseServers: async () => listServers(arm, await azureEdges.units()),
     keyPermissions: () =>
       readKeyPermissions({ roles: createRoleAssignments(arm), units: azureEdges.units, ownObjectId }),
     rotationNotices,

@@ -154,7 +154,7 @@ const summary = {
       "/subscriptions/9a3b1c52-6a0e-4c7d-9b57-0d3d3a1f2e4b/resourceGroups/rg-payments/providers/Microsoft.Storage/storageAccounts/stpayments",
   }),
   keyKind: z.string().nullable().meta({
-    description: "Kind of that resource, such as `storage`. Null for other rotations.",
+    description: "Kind of that resource, such as `storage` or `postgresqlLogin`. Null for other rotations.",
     example: "storage",
   }),
   status,

@@ -8,6 +8,7 @@ import { ListFailure, RUN_STATUSES } from "../platform/runs/discovery-runs.ts";
 import { acceptUnread, consumersOptions, dryRun, placesOptions } from "./api.ts";
 import { ENGINES } from "./database-logins/engines.ts";
 import type { DatabaseLogin, RegistrationRequest } from "./database-logins/registrations.ts";
+import type { DatabaseServer } from "./database-logins/server-list.ts";
 import { namedPlaces } from "./named-places.ts";
 import { DEFAULT_OVERLAP_DAYS, MAX_EXPIRY_DAYS, MAX_OVERLAP_DAYS } from "./policy.ts";
 import type { DatabaseLoginRequest, ResourceKeyRequest } from "./request.ts";
@@ -188,7 +189,9 @@ export function credentialView({
   places,
 }: Credential): z.input<typeof CredentialView> {
   const id = parseResourceId(resourceId);
-  const names = new Set(places.map(({ keyName }) => keyName));
+  const names = [...new Set(places.map(({ keyName }) => keyName))];
+  // A registration that lacks something can have secrets that name neither user.
+  const keyInUse = names.length === 1 && pair.includes(names[0]!) ? names[0]! : null;
   const expiries = places.flatMap(({ expiresOn }) => expiresOn ?? []);
   return {
     credentialId,
@@ -200,7 +203,7 @@ export function credentialView({
     subscriptionId: id?.subscriptionId ?? "",
     resourceGroup: id?.resourceGroup ?? "",
     keys: [...pair],
-    keyInUse: names.size === 1 ? [...names][0]! : null,
+    keyInUse,
     expiresOn: toInstant(expiries.length === 0 ? undefined : Math.min(...expiries)),
     places: places.map(({ vaultName, secretName, keyName, version, comparedAt, by, expiresOn }) => ({
       assetId: assetId({ vaultName, type: "secret", name: secretName }),
@@ -235,6 +238,34 @@ export function rotationRequestOf(
 
 /** Names that need no quotes in a statement and no escaping in any format of a secret. */
 const userName = z.string().regex(/^[A-Za-z_][A-Za-z0-9_.-]{0,62}$/);
+
+export const DatabaseServerList = z
+  .object({
+    items: z.array(
+      z
+        .object({
+          serverId: z.string().meta({
+            description: "Azure resource ID of the server.",
+            example:
+              "/subscriptions/9a3b1c52-6a0e-4c7d-9b57-0d3d3a1f2e4b/resourceGroups/rg-payments/providers/Microsoft.DBforPostgreSQL/flexibleServers/psql-payments",
+          }),
+          name: z.string().meta({ description: "Name of the server.", example: "psql-payments" }),
+          kind: z.enum(ENGINES.map(({ name }) => name)).meta({
+            description: "Name of the kind of its logins, as in `kind` of a credential.",
+            example: "postgresqlLogin",
+          }),
+          subscriptionId: z.string(),
+          resourceGroup: z.string().meta({ description: "Resource group of the server.", example: "rg-payments" }),
+        })
+        .meta({ id: "DatabaseServer" }),
+    ),
+  })
+  .meta({ id: "DatabaseServerList" });
+
+export function databaseServerView({ serverId, name, engine }: DatabaseServer) {
+  const { subscriptionId, resourceGroup } = parseResourceId(serverId)!;
+  return { serverId, name, kind: engine.name, subscriptionId, resourceGroup };
+}
 
 export const RegisterCredentialRequest = z
   .strictObject({

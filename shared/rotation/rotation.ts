@@ -209,7 +209,7 @@ const Summary = z.object({
   newKeyId: z.string().optional(),
   /** Asset ID of the vault secret. Absent for a credential that an issuer creates. */
   assetId: z.string().optional(),
-  /** Resource whose key is replaced, and the name of its kind in the table of kinds. Only for keys of Azure resources. */
+  /** Resource whose key is replaced, or server of a login, and the name of its kind. Only for keys and logins. */
   resourceId: z.string().optional(),
   keyKind: z.string().optional(),
   /** ID of the registration of the two users, of whose server `resourceId` is the ID. Only for logins of databases. */
@@ -246,7 +246,6 @@ const RotationRecord = z.object({
   /** The registration at the time of the plan. Only for logins of databases. */
   login: z
     .object({
-      engine: z.string(),
       database: z.string(),
       users: z.tuple([z.string(), z.string()]),
       signInAs: z.string(),

@@ -1,4 +1,6 @@
 import { createHash, createHmac, pbkdf2Sync } from "node:crypto";
+import { Socket } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Client } from "pg";
 import { resolveAllowedAddress, Unreachable } from "../outgoing/outgoing.ts";
 import { SECOND_MS } from "../time.ts";
@@ -32,6 +34,7 @@ export interface PostgresConnection {
 const CONNECT_MS = 15 * SECOND_MS;
 const STATEMENT_MS = 15 * SECOND_MS;
 const QUERY_MS = 20 * SECOND_MS;
+const END_MS = 2 * SECOND_MS;
 
 /** https://www.postgresql.org/docs/current/errcodes-appendix.html */
 const INVALID_PASSWORD = "28P01";
@@ -56,6 +59,7 @@ export async function withPostgres<T>(
   work: (connection: PostgresConnection) => Promise<T>,
 ): Promise<T> {
   const { default: pg } = await import("pg");
+  const socket = new Socket();
   let client: Client | undefined;
   try {
     const { address } = await resolveAllowedAddress(host, "named", {
@@ -67,6 +71,7 @@ export async function withPostgres<T>(
       // The checked address. TLS uses the name.
       host: address,
       port,
+      stream: () => socket,
       ssl: { servername: host, rejectUnauthorized: true, minVersion: "TLSv1.2" },
       connectionTimeoutMillis: CONNECT_MS,
       statement_timeout: STATEMENT_MS,
@@ -87,15 +92,16 @@ export async function withPostgres<T>(
       quoteText: (text) => connected.escapeLiteral(text),
     });
   } catch (error) {
-    throw asPostgresFailure(error, target);
+    throw asPostgresFailure(error, login.user, target);
   } finally {
-    // Ends within the limits above. A connection that can't be closed normally is of no use.
-    await client?.end().catch(() => {});
+    // The library waits until the server closes the connection, which a server that hangs never does.
+    await Promise.race([client?.end().catch(() => {}), sleep(END_MS, undefined, { ref: false })]);
+    socket.destroy();
   }
 }
 
 /** Converts an error. The errors of the library can contain a statement, so nothing but their code is used. */
-function asPostgresFailure(error: unknown, target: CallTarget): CloudFailure {
+function asPostgresFailure(error: unknown, user: string, target: CallTarget): CloudFailure {
   if (error instanceof CloudFailure) return error;
   if (error instanceof Unreachable)
     return failure("unreachable", target, error.message.replace(/\.$/, ""), { remedy: CHECK_NETWORK });
@@ -108,7 +114,7 @@ function asPostgresFailure(error: unknown, target: CallTarget): CloudFailure {
     });
   if (cloudCode === INSUFFICIENT_PRIVILEGE)
     return failure("accessDenied", target, "the user does not have the required right", {
-      remedy: `Give the service's identity ${target.grant ?? "the right"}.`,
+      remedy: `Give the database user ${user} ${target.grant ?? "the right"}.`,
       cloudCode,
     });
   if (cloudCode === UNKNOWN_DATABASE)

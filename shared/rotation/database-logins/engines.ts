@@ -32,13 +32,15 @@ export const ENGINES = [
 export const USER_TAG = "database-user";
 export const SERVER_TAG = "database-server";
 
-/** Returns the name of the kind of a server. @throws {Error} for another resource, which is a programming error. */
-export function engineOfServer(serverId: string): string {
-  const engine = engineOfType(parseResourceId(serverId)?.type ?? "");
-  if (engine === undefined) throw new Error("The resource is no database server.");
-  return engine.name;
+/** Returns the kind of a server. Undefined for another resource. */
+export function findEngine(serverId: string): DatabaseEngine | undefined {
+  const type = parseResourceId(serverId)?.type.toLowerCase();
+  return ENGINES.find((engine) => engine.type.toLowerCase() === type);
 }
 
-/** Returns the kind of a server by its resource type, in any case. */
-export const engineOfType = (type: string): DatabaseEngine | undefined =>
-  ENGINES.find((engine) => engine.type.toLowerCase() === type.toLowerCase());
+/** Returns the kind of a server. @throws {TypeError} for another resource, which is a programming error. */
+export function engineOfServer(serverId: string): DatabaseEngine {
+  const engine = findEngine(serverId);
+  if (engine === undefined) throw new TypeError("Not the resource ID of a database server.");
+  return engine;
+}

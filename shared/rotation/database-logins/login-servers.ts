@@ -9,9 +9,9 @@ import {
   scramVerifier,
   withPostgres,
 } from "../../platform/azure/postgresql.ts";
-import { parseResourceId, resourceName, resourcePath } from "../../platform/azure/resource-id.ts";
+import { resourceName, resourcePath } from "../../platform/azure/resource-id.ts";
 import type { CloudEndpoints } from "../../platform/config/clouds.ts";
-import { type DatabaseEngine, engineOfType } from "./engines.ts";
+import { type DatabaseEngine, engineOfServer } from "./engines.ts";
 import { differencesOfGrants, missingRights } from "./grants.ts";
 
 /** Two users of a database server, as they were registered. */
@@ -47,6 +47,8 @@ export interface LoginServers {
 /** Database in which statements with the service's identity run. Users of applications usually can't create objects in it. */
 const OWN_DATABASE = "postgres";
 const SALT_BYTES = 16;
+/** No such role, or no rule of the server allows the sign-in: https://www.postgresql.org/docs/current/errcodes-appendix.html */
+const SIGN_IN_NOT_ALLOWED = "28000";
 
 const serverAnswer = z.object({
   properties: z.object({
@@ -66,7 +68,7 @@ export function createLoginServers(deps: {
 
   /** Reads the server. Its host must be in the domain of the cloud's servers, because it gets passwords and tokens. */
   async function serverOf(serverId: string) {
-    const engine = requireEngine(serverId);
+    const engine = engineOfServer(serverId);
     const target = {
       operation: "read the database server",
       resource: resourceName(serverId),
@@ -91,7 +93,7 @@ export function createLoginServers(deps: {
     work: (connection: PostgresConnection) => Promise<T>,
   ): Promise<T> {
     const { address } = await serverOf(pair.serverId);
-    const target = targetOf(pair, `sign in as ${user}`);
+    const target = { ...targetOf(pair, `sign in as ${user}`), grant: `CONNECT on the database ${pair.database}` };
     return await withPostgres(address, { database: pair.database, user, password }, target, work);
   }
 
@@ -148,9 +150,10 @@ export function createLoginServers(deps: {
           missingRights(connection, pair.users, pair.signInAs),
         );
       } catch (error) {
-        if (!(error instanceof CloudFailure) || error.code !== "unauthenticated") throw error;
+        if (!(error instanceof CloudFailure)) throw error;
+        if (error.code !== "unauthenticated" && error.cloudCode !== SIGN_IN_NOT_ALLOWED) throw error;
         return [
-          `The server rejected the access token of the service's identity for ${pair.signInAs}. Create that role for the identity, as docs/rotation-databases.md describes.`,
+          `The server rejected the access token of the service's identity for ${pair.signInAs}. Create that role for the identity, as docs/rotation-databases.md describes, and check that the server's firewall admits the service.`,
         ];
       }
     },
@@ -167,13 +170,6 @@ export const loginUnclear = (pair: LoginPair, user: string): CloudFailure =>
   });
 
 const isDisabled = (setting: string | undefined): boolean => setting?.toLowerCase() === "disabled";
-
-/** @throws {TypeError} for the ID of another resource, which is a programming error. */
-function requireEngine(serverId: string): DatabaseEngine {
-  const engine = engineOfType(parseResourceId(serverId)?.type ?? "");
-  if (engine === undefined) throw new TypeError("Not the resource ID of a database server.");
-  return engine;
-}
 
 const targetOf = ({ serverId, users }: LoginPair, operation: string): CallTarget => ({
   operation,

@@ -19,7 +19,7 @@ import { conflict, throwAsProblem } from "../problems.ts";
 import type { RotationRecord } from "../rotation.ts";
 import { type Place, placeKey, type Target } from "../targets.ts";
 import { writtenMatches } from "../written-places.ts";
-import { type DatabaseEngine, engineOfType } from "./engines.ts";
+import { findEngine } from "./engines.ts";
 import type { LoginPair, LoginServers } from "./login-servers.ts";
 import { type LoginValue, readLogin } from "./login-values.ts";
 
@@ -183,7 +183,7 @@ export function createLoginRegistrations(deps: {
     const login = compared.find((one) => one.login !== undefined)?.login;
     if (login === undefined) return [];
     return await problemsOfLogin(pair, login).catch((error: unknown) => {
-      if (error instanceof CloudFailure && error.code === "notFound") return [`${error.message} ${error.remedy}`];
+      if (error instanceof CloudFailure && (error.code === "notFound" || error.code === "accessDenied")) return [`${error.message} ${error.remedy}`];
       throw error;
     });
   }
@@ -197,7 +197,8 @@ export function createLoginRegistrations(deps: {
 
   async function check(request: RegistrationRequest, caller: Caller) {
     const { serverId, database, users, signInAs, places } = request;
-    requireEngine(serverId);
+    if (findEngine(serverId) === undefined)
+      throw invalidBody("serverId", "must be the ID of a database server whose logins can be rotated");
     if (users[0] === users[1] || users.includes(signInAs))
       throw invalidBody("users", "must be two users, other than that of the service's identity");
     if (!(await isMonitored(serverId)))
@@ -313,11 +314,3 @@ const nameOf = ({ vaultName, secretName }: Place): string => `${vaultName}/${sec
 /** Returns the problem of a secret as a sentence. */
 export const problemOf = (compared: ComparedLogin): string | undefined =>
   compared.problem === undefined ? undefined : `${nameOf(compared)} ${compared.problem}.`;
-
-/** @throws {Problem} invalidRequest for a resource of another type. */
-function requireEngine(serverId: string): DatabaseEngine {
-  const engine = engineOfType(parseResourceId(serverId)?.type ?? "");
-  if (engine === undefined)
-    throw invalidBody("serverId", "must be the ID of a database server whose logins can be rotated");
-  return engine;
-}

@@ -9,7 +9,7 @@ import { type Row, withoutKeys } from "../../platform/storage/entity.ts";
 import { keyEnd } from "../../platform/storage/keys.ts";
 import type { Tables } from "../../platform/storage/tables.ts";
 import { DAY_SECONDS } from "../../platform/time.ts";
-import { type DatabaseEngine, ENGINES, engineOfServer } from "../database-logins/engines.ts";
+import { type DatabaseEngine, engineOfServer } from "../database-logins/engines.ts";
 import { type DatabaseLogin, LOGIN_ID, type LoginRegistrations } from "../database-logins/registrations.ts";
 import type { IssuerKind } from "../rotation.ts";
 import { placeKey } from "../targets.ts";
@@ -164,17 +164,17 @@ function credentialOf(row: Row<KeyLink>): Credential | undefined {
 
 /** Returns the credential of a registered login. */
 export function credentialOfLogin({ credentialId, serverId, users, places }: DatabaseLogin): Credential {
-  const keyKind = engineOfServer(serverId);
+  const kind = engineOfServer(serverId);
   return {
     issuer: "databaseLogin",
     credentialId,
     resourceId: serverId,
-    kind: ENGINES.find(({ name }) => name === keyKind)!,
+    kind,
     pair: users,
     places: places.map(({ user: keyName, ...place }) => ({
       ...place,
       resourceId: serverId,
-      keyKind,
+      keyKind: kind.name,
       keyName,
       expiresOn: undefined,
     })),

@@ -1,5 +1,4 @@
-import { CloudFailure } from "../../../platform/azure/failure.ts";
-import { MINUTE_MS } from "../../../platform/time.ts";
+import { MINUTE_MS, SECOND_MS } from "../../../platform/time.ts";
 import { auditedEffect } from "../../audited-effect.ts";
 import type { LoginPair } from "../../database-logins/login-servers.ts";
 import type { ComparedLogin, DatabaseLogin } from "../../database-logins/registrations.ts";
@@ -8,7 +7,7 @@ import { holdValue, readHeldValue } from "../../held-copies.ts";
 import { placeOf } from "../../publications.ts";
 import { type Attempt, databaseLoginOf, type RotationRecord } from "../../rotation.ts";
 import type { StepContext } from "../../step-context.ts";
-import { RollBack } from "../../step-errors.ts";
+import { ContinueLater, RollBack } from "../../step-errors.ts";
 import { placeKey } from "../../targets.ts";
 import { tagsOf } from "./tags.ts";
 
@@ -33,6 +32,16 @@ export function newUserOf(record: RotationRecord): string {
 
 export const attemptOf = ({ attempts }: RotationRecord, user: string): Attempt | undefined =>
   attempts.findLast(({ keyId }) => keyId === user);
+
+/**
+ * Waits until a statement without a response has no further effect.
+ *
+ * @throws {ContinueLater} until then.
+ */
+export function requireSettled({ askedAt }: Attempt, now: Date): void {
+  const wait = Date.parse(askedAt) + SETTLE_TIME_MS - now.getTime();
+  if (wait > 0) throw new ContinueLater(Math.ceil(wait / SECOND_MS));
+}
 
 /** Returns the attempts with a change of the last one that sets the password of a user. */
 export const withAttempt = ({ attempts }: RotationRecord, user: string, change: Partial<Attempt>): Attempt[] => {
@@ -88,9 +97,9 @@ export async function setNewPassword(context: StepContext): Promise<void> {
   let password = earlier?.copyId === undefined ? undefined : await readHeldValue(context, earlier.copyId);
   if (password !== undefined && (await deps.loginServers.signIn(pair, user, password)) === "accepted")
     return await store();
-  await requireUnused(context);
   if (password === undefined) {
-    // Without the held copy, the earlier worker crashed before it sent a statement.
+    // Without the held copy, the earlier worker crashed before it sent a statement, unless someone deleted the copy.
+    if (earlier?.state === "asked") requireSettled(earlier, context.now());
     const now = context.now();
     const copyId = `${user}-${deps.randomness.ulid(now)}`;
     const attempt = { displayName: user, keyId: user, copyId, askedAt: now.toISOString(), state: "asked" as const };
@@ -99,18 +108,20 @@ export async function setNewPassword(context: StepContext): Promise<void> {
     }));
     password = generatePassword(context);
     await holdValue(context, copyId, password, Object.fromEntries(tagsOf(context.record, user)));
-  } else {
-    const askedAt = context.now().toISOString();
-    await context.save((record) => ({ attempts: withAttempt(record, user, { state: "asked", askedAt }) }));
   }
+  await requireUnused(context);
+  // Fails if another worker has taken over, which then has sent another password.
+  const askedAt = context.now().toISOString();
+  await context.save((record) => ({ attempts: withAttempt(record, user, { state: "asked", askedAt }) }));
   await sendPassword(context, user, password, "new");
   await store();
 }
 
 /**
- * Sends the statement that sets a password, between audit entries.
+ * Sends the statement that sets a password, between audit entries. The attempt stays `asked` after every failure, also after a
+ * clear one, because an earlier statement of the attempt can still have an effect.
  *
- * @throws {CloudFailure} After an unclear one the statement can still have an effect.
+ * @throws {CloudFailure}
  */
 export async function sendPassword(
   context: StepContext,
@@ -121,11 +132,7 @@ export async function sendPassword(
   const pair = pairOf(context.record);
   await auditedEffect(context, "rotation.passwordSet", { keyId: user, which }, () =>
     context.withHeartbeat(() => context.deps.loginServers.setPassword(pair, user, password)),
-  ).catch(async (error: unknown) => {
-    if (error instanceof CloudFailure && !error.unclear)
-      await context.save((record) => ({ attempts: withAttempt(record, user, { state: "refused" }) }));
-    throw error;
-  });
+  );
 }
 
 /**

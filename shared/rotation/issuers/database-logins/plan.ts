@@ -37,8 +37,9 @@ export async function planDatabaseLogin(
   return {
     issuer: "databaseLogin",
     loginId,
-    login: { database, users, signInAs, engine: engineOfServer(serverId) },
+    login: { database, users, signInAs },
     resourceId: serverId,
+    keyKind: engineOfServer(serverId).name,
     oldKeyId: oldUser,
     expiryDays,
     newExpiresAt: new Date(now.getTime() + expiryDays * DAY_MS).toISOString(),

@@ -1,10 +1,9 @@
 import { unlessMissing } from "../../../platform/azure/failure.ts";
-import { SECOND_MS } from "../../../platform/time.ts";
 import { readLogin } from "../../database-logins/login-values.ts";
 import { placeOf, unlessDisabled } from "../../publications.ts";
 import { databaseLoginOf, type RotationRecord } from "../../rotation.ts";
 import type { StepContext, StepDependencies } from "../../step-context.ts";
-import { ContinueLater, NeedsAttention } from "../../step-errors.ts";
+import { NeedsAttention } from "../../step-errors.ts";
 import type { Target } from "../../targets.ts";
 import type { ReasonsToKeepOld } from "../issuer.ts";
 import {
@@ -12,6 +11,7 @@ import {
   comparePlaces,
   generatePassword,
   pairOf,
+  requireSettled,
   SETTLE_TIME_MS,
   sendPassword,
   withAttempt,
@@ -27,11 +27,8 @@ export async function retireOldUser(context: StepContext): Promise<void> {
   const earlier = attemptOf(context.record, oldUser);
   // True if an earlier worker crashed after it stored that the password was set.
   if (earlier?.state === "made") return;
-  if (earlier?.state === "asked") {
-    // An earlier statement must not change the password that the next rotation gives this user.
-    const wait = Date.parse(earlier.askedAt) + SETTLE_TIME_MS - context.now().getTime();
-    if (wait > 0) throw new ContinueLater(Math.ceil(wait / SECOND_MS));
-  }
+  // An earlier statement must not change the password that the next rotation gives this user.
+  if (earlier?.state === "asked") requireSettled(earlier, context.now());
   await requireReplaced(context);
   const askedAt = context.now().toISOString();
   await context.save(({ attempts, revokingSince }) => ({

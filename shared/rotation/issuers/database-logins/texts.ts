@@ -26,7 +26,7 @@ export function resultTexts(record: RotationRecord): Partial<Record<StepName, st
     removeNew:
       attemptOf(record, user) === undefined
         ? `${user} was not changed.`
-        : `${user} keeps a password that nobody knows.`,
+        : `${user} keeps its new password, which nothing known uses.`,
   };
 }
 
