@@ -62,6 +62,21 @@ afterAll(async () => {
 const register = (body: object = {}) => http.admin("POST", BASE, { ...registration, ...body });
 const storedLogin = () => service.cloud.control.secretValue("kv-shop", "database") ?? "";
 
+test("the servers whose logins can be registered are listed", async () => {
+  const { items } = (await http.admin("GET", "/api/automation/rotation/database-servers")).body;
+  const { serverId } = registration;
+  const named = { name: "psql-shop", resourceGroup: "rg-shop", subscriptionId: SUBSCRIPTION, kind: "postgresqlLogin" };
+  expect(items).toEqual([{ serverId, ...named }]);
+});
+
+test("the kinds of issuers say whether the service's identity can read the servers", async () => {
+  const { items } = (await http.admin("GET", "/api/automation/rotation/issuers?check=true")).body;
+  const { kinds } = items.find(({ kind }: { kind: string }) => kind === "databaseLogin");
+  expect(kinds.map(({ name, permissions }: { name: string; permissions: object }) => [name, permissions])).toEqual([
+    ["postgresqlLogin", { scopes: [`/subscriptions/${SUBSCRIPTION}`], missing: [] }],
+  ]);
+});
+
 test("a dry run of a registration says what is missing, and registers nothing", async () => {
   const plain = await register({ places: [SECRET, "kv-shop.secret.password"], dryRun: true });
   expect([plain.status, plain.body.missing]).toEqual([

@@ -66,12 +66,16 @@ export async function openLoginWorld() {
     control.secretValue(place.vaultName, place.secretName) ?? "";
   const loginOf = (place: { vaultName: string; secretName: string }) => readLogin(storedValue(place)).login!;
 
-  /** Adds a server with two users, and two vault secrets that store the first one. Registers nothing. */
-  async function addPair(): Promise<RegisteredPair> {
+  /**
+   * Adds a server with two users, and two vault secrets that store the first one. Registers nothing.
+   *
+   * @param prefix - Start of the server's host name.
+   */
+  async function addPair(prefix = ""): Promise<RegisteredPair> {
     const name = `shop${++pairs}`;
     const { users, passwords } = await createUsers(postgres, name);
     const fullyQualifiedDomainName = await control.databases.serve(
-      name,
+      `${prefix}${name}`,
       postgres.port,
       new Map([[objectId, SERVICE_USER]]),
     );

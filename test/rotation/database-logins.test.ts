@@ -4,10 +4,11 @@ import { MINUTE_MS } from "../../shared/platform/time.ts";
 import { unknownConsumers } from "../../shared/rotation/consumer.ts";
 import { readLogin, rewriteLogin } from "../../shared/rotation/database-logins/login-values.ts";
 import { isOver, type RotationStatus } from "../../shared/rotation/rotation.ts";
+import { LEASE_MS } from "../../shared/rotation/step-context.ts";
 import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
 import { openLoginWorld, type RegisteredPair } from "./database-login-world.ts";
 import { expectNoValueStored } from "./invariants.ts";
-import { BOSS, type SimulatedCrash } from "./world.ts";
+import { BOSS, SERVICE_VAULT, type SimulatedCrash } from "./world.ts";
 
 /**
  * Tests rotations of logins on a real PostgreSQL server: also with crashes at sampled calls, lost responses and duplicate
@@ -28,6 +29,7 @@ afterEach(() => {
   logins.control.databases.faults.length = 0;
   logins.world.messages.length = 0;
   logins.world.isWatched = true;
+  logins.world.loginsOf = (real) => real;
   logins.world.afterWrite = async () => {};
   logins.world.consumers = unknownConsumers();
 });
@@ -230,6 +232,33 @@ describe("a registration is refused", () => {
     expect(await missingOf({ database: "nowhere" })).toEqual([expect.stringContaining("no database of this name")]);
   });
 
+  test("for a server with a certificate of another name, and for a host outside of the cloud's domain", async () => {
+    // The certificate is valid for one level below the domain.
+    await expect(missing(await logins.addPair("other."))).rejects.toMatchObject({
+      code: "unavailable",
+      message: expect.stringContaining("the connection failed"),
+    });
+    const pair = await logins.addPair();
+    const [, , subscription] = pair.serverId.split("/");
+    logins.control.consumers.put(subscription!, {
+      type: "Microsoft.DBforPostgreSQL/flexibleServers",
+      name: pair.serverId.split("/").at(-1)!,
+      resourceGroup: "rg-shop",
+      properties: { fullyQualifiedDomainName: "psql-shop.elsewhere.example" },
+    });
+    await expect(missing(pair)).rejects.toMatchObject({ message: expect.stringContaining("no domain of the configured") });
+  });
+
+  test("for a user that may not connect to the database", async () => {
+    const pair = await logins.addPair();
+    await logins.postgres.sql(`CREATE DATABASE closed_${pair.users[0]}`);
+    await logins.postgres.sql(`REVOKE CONNECT ON DATABASE closed_${pair.users[0]} FROM public`);
+    const registration = { ...pair.registration, database: `closed_${pair.users[0]}` };
+    expect((await logins.world.logins().check(registration, BOSS)).missing).toEqual([
+      expect.stringContaining(`Give the database user ${pair.users[0]} CONNECT on the database closed_`),
+    ]);
+  });
+
   test("for a server in a subscription that is not monitored", async () => {
     const pair = await logins.addPair();
     logins.world.isWatched = false;
@@ -319,6 +348,37 @@ test("three workers that get each message at the same time set each password onc
   expect(row.status).toBe("completed");
   expect(logins.control.databases.statements.filter((text) => text.includes("ALTER ROLE"))).toHaveLength(2);
   await logins.expectInvariants(pair, row, violations);
+});
+
+test("a worker that lost its lease before it set the new password does not set it", async () => {
+  const pair = await logins.addRegistered();
+  const { world } = logins;
+  const violations = logins.recordViolations(pair);
+  logins.control.databases.statements.length = 0;
+  const { rotationId } = await world.start().begin(pair.request, BOSS);
+  const [paused, resumed] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  world.loginsOf = (real) => ({
+    ...real,
+    async comparePlaces(login) {
+      paused.resolve();
+      await resumed.promise;
+      return await real.comparePlaces(login);
+    },
+  });
+  const slow = world.start().work(rotationId, "request-of-slow-worker");
+  world.loginsOf = (real) => real;
+  await paused.promise;
+  // The password of the slow worker is lost too, so another worker chooses its own.
+  for (const { name } of logins.control.items(SERVICE_VAULT, "secrets").filter((one) => one.name.includes(rotationId)))
+    logins.control.removeSecret(SERVICE_VAULT, name);
+  world.advanceClock(LEASE_MS + MINUTE_MS);
+  const { row } = await world.run(rotationId, { until: ({ status }) => status === "overlapping" });
+  expect(row.status).toBe("overlapping");
+  resumed.resolve();
+  await slow;
+  const passwords = logins.control.databases.statements.filter((text) => text.includes("ALTER ROLE"));
+  expect(passwords).toHaveLength(1);
+  await logins.expectInvariants(pair, (await world.run(rotationId)).row, violations);
 });
 
 test("no password is logged, stored, sent or audited", async () => {

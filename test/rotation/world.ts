@@ -96,6 +96,8 @@ export class World {
   graphOf: (real: Graph) => Graph = (real) => real;
   /** Wraps the client of keys of Azure resources, so that a test can change its responses. */
   keysOf: (real: KeysClient) => KeysClient = (real) => real;
+  /** Wraps the registrations of database logins, so that a test can delay their responses. */
+  loginsOf: (real: LoginRegistrations) => LoginRegistrations = (real) => real;
   /** Calls that workers made to storage and the cloud, as `service.method`, oldest first. */
   readonly calls: string[] = [];
   /** Requests to update the inventory: the changed applications, and the names of the changed vaults, oldest first. */
@@ -104,9 +106,9 @@ export class World {
   inventoryFails: boolean | "rowUnreadable" = false;
   /** Whether the queue rejects messages. */
   queueFails = false;
-  readonly #connectionString: string;
   /** Whether the subscriptions of database servers are monitored. */
   isWatched = true;
+  readonly #connectionString: string;
   /** How far the clock was ahead at the last write of each row, by row key. */
   readonly #writtenAt = new Map<string, number>();
   /** Runs after each table transaction. A test can read the store at every step here. */
@@ -242,7 +244,7 @@ export class World {
       keys: crashable("keys", this.keysOf(keys)),
       keyLinks: crashable("keyLinks", keyLinks),
       loginServers: crashable("servers", loginServers),
-      logins: crashable("logins", logins),
+      logins: crashable("logins", this.loginsOf(logins)),
       inventory: crashable("inventory", {
         applicationChanged: async (application: ChangedApplication) => this.#updateInventory(application),
         vaultChanged: async (vaultName: string) => this.#updateInventory(vaultName),

@@ -21,7 +21,7 @@ export function textsOfKind<T>(keyKind: string | null, ofKey: T, ofLogin: T): T 
 
 /** Returns the name of a pair: the resource and its keys or users, such as `stpayments (key1, key2)`. */
 export const credentialTitle = ({ resourceName, keys }: Pick<Credential, "resourceName" | "keys">): string =>
-  `${isolated(resourceName)} (${keys.map(isolated).join(", ")})`;
+  `${isolated(resourceName)} (${keys.join(", ")})`;
 
 /** Returns the key or user of the pair that no vault secret stores. Undefined if vault secrets store both. */
 export const unusedKey = ({ keys, keyInUse }: Pick<Credential, "keys" | "keyInUse">): string | undefined =>

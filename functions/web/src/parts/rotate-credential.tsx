@@ -62,8 +62,8 @@ function RotateLogin({ credential, started = openRotation }: Props) {
       }}
     >
       <Text>
-        Gives {isolated(otherUser)} a new password on {isolated(credential.resourceName)}, and saves user and password in
-        place of those of {isolated(keyInUse ?? "")} to {places.map(({ assetId }) => titleOfId(assetId)).join(", ")}. The
+        Gives {otherUser} a new password on {isolated(credential.resourceName)}, and saves user and password in
+        place of those of {keyInUse} to {places.map(({ assetId }) => titleOfId(assetId)).join(", ")}. The
         preview signs in to the server and lists all steps. The rotation starts only when you select Rotate login.
       </Text>
       <NumberField
