@@ -8,7 +8,7 @@ import { LEASE_MS } from "../../shared/rotation/step-context.ts";
 import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
 import { openLoginWorld, type RegisteredPair } from "./database-login-world.ts";
 import { expectNoValueStored } from "./invariants.ts";
-import { BOSS, SERVICE_VAULT, type SimulatedCrash } from "./world.ts";
+import { BOSS, type SimulatedCrash } from "./world.ts";
 
 /**
  * Tests rotations of logins on a real PostgreSQL server: also with crashes at sampled calls, lost responses and duplicate
@@ -29,7 +29,7 @@ afterEach(() => {
   logins.control.databases.faults.length = 0;
   logins.world.messages.length = 0;
   logins.world.isWatched = true;
-  logins.world.loginsOf = (real) => real;
+  logins.world.serviceVaultOf = (real) => real;
   logins.world.afterWrite = async () => {};
   logins.world.consumers = unknownConsumers();
 });
@@ -357,20 +357,17 @@ test("a worker that lost its lease before it set the new password does not set i
   logins.control.databases.statements.length = 0;
   const { rotationId } = await world.start().begin(pair.request, BOSS);
   const [paused, resumed] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
-  world.loginsOf = (real) => ({
+  world.serviceVaultOf = (real) => ({
     ...real,
-    async comparePlaces(login) {
+    async writeSecret(...copy) {
       paused.resolve();
       await resumed.promise;
-      return await real.comparePlaces(login);
+      return await real.writeSecret(...copy);
     },
   });
   const slow = world.start().work(rotationId, "request-of-slow-worker");
-  world.loginsOf = (real) => real;
+  world.serviceVaultOf = (real) => real;
   await paused.promise;
-  // The password of the slow worker is lost too, so another worker chooses its own.
-  for (const { name } of logins.control.items(SERVICE_VAULT, "secrets").filter((one) => one.name.includes(rotationId)))
-    logins.control.removeSecret(SERVICE_VAULT, name);
   world.advanceClock(LEASE_MS + MINUTE_MS);
   const { row } = await world.run(rotationId, { until: ({ status }) => status === "overlapping" });
   expect(row.status).toBe("overlapping");

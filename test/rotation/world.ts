@@ -6,7 +6,7 @@ import type { CallLimits } from "../../shared/platform/azure/calls.ts";
 import { createGraph, type Graph } from "../../shared/platform/azure/graph.ts";
 import { createIdentity } from "../../shared/platform/azure/identity.ts";
 import { keyVaultRowKeys } from "../../shared/platform/azure/row-keys.ts";
-import { createServiceKeyVault } from "../../shared/platform/azure/service-key-vault.ts";
+import { createServiceKeyVault, type ServiceKeyVault } from "../../shared/platform/azure/service-key-vault.ts";
 import { createSignInProof } from "../../shared/platform/azure/sign-in-proof.ts";
 import { createVaultSecrets, type VaultSecretsClients } from "../../shared/platform/azure/vault-secrets.ts";
 import type { Config } from "../../shared/platform/config/config.ts";
@@ -96,8 +96,8 @@ export class World {
   graphOf: (real: Graph) => Graph = (real) => real;
   /** Wraps the client of keys of Azure resources, so that a test can change its responses. */
   keysOf: (real: KeysClient) => KeysClient = (real) => real;
-  /** Wraps the registrations of database logins, so that a test can delay their responses. */
-  loginsOf: (real: LoginRegistrations) => LoginRegistrations = (real) => real;
+  /** Wraps the service's own key vault, so that a test can delay its responses. */
+  serviceVaultOf: (real: ServiceKeyVault) => ServiceKeyVault = (real) => real;
   /** Calls that workers made to storage and the cloud, as `service.method`, oldest first. */
   readonly calls: string[] = [];
   /** Requests to update the inventory: the changed applications, and the names of the changed vaults, oldest first. */
@@ -236,7 +236,7 @@ export class World {
       // `crashable` wraps the methods of an object, and this dependency is a function.
       signIn: crashable("signIn", { once: (appId: string, secret: string) => proof(appId, secret, tenantId) }).once,
       vaults: { open: (vault) => crashable("vault", vaults.open(vault)) },
-      serviceVault: crashable("own", createServiceKeyVault(cloud)!),
+      serviceVault: crashable("own", this.serviceVaultOf(createServiceKeyVault(cloud)!)),
       matches: crashable("matches", {
         targetsOf: (app, keyId) => this.matches.targetsOf(app, keyId),
         recordWrittenPlaces: (rotation) => this.matches.recordWrittenPlaces(rotation),
@@ -244,7 +244,7 @@ export class World {
       keys: crashable("keys", this.keysOf(keys)),
       keyLinks: crashable("keyLinks", keyLinks),
       loginServers: crashable("servers", loginServers),
-      logins: crashable("logins", this.loginsOf(logins)),
+      logins: crashable("logins", logins),
       inventory: crashable("inventory", {
         applicationChanged: async (application: ChangedApplication) => this.#updateInventory(application),
         vaultChanged: async (vaultName: string) => this.#updateInventory(vaultName),
