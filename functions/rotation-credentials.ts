@@ -168,10 +168,9 @@ const deleteCredential = endpoint({
   responds: { 200: z.object({ deleted: z.literal(true) }).meta({ id: "DeletedRotationCredential" }) },
   problems: ["notFound", "rotationUnfinished"],
   handle: async ({ params, caller, services }) => {
-    const { credentialId } = await services.logins.get(params.credential_id);
-    const rotationId = await services.rotations.unfinishedOf(credentialId);
+    const rotationId = await services.rotations.unfinishedOf(params.credential_id.toLowerCase());
     if (rotationId !== undefined) throw rotationUnfinished(rotationId);
-    await services.logins.remove(credentialId, caller);
+    await services.logins.remove(params.credential_id, caller);
     return ok({ deleted: true as const });
   },
 });

@@ -10,10 +10,11 @@ import { isServiceVault } from "../../platform/azure/service-key-vault.ts";
 import type { VaultSecretsClients } from "../../platform/azure/vault-secrets.ts";
 import type { Config } from "../../platform/config/config.ts";
 import type { Caller } from "../../platform/http/endpoint.ts";
-import { invalidBody, notFound } from "../../platform/http/problem.ts";
+import { invalidBody, notFound, type Problem } from "../../platform/http/problem.ts";
 import type { Clock, Logger } from "../../platform/runtime.ts";
 import { entity, type Row, withoutKeys } from "../../platform/storage/entity.ts";
-import { insert, type Operation, RowExists, RowMissing, remove, type Tables } from "../../platform/storage/tables.ts";
+import { keyEnd } from "../../platform/storage/keys.ts";
+import { insert, type Operation, RowExists, type Tables } from "../../platform/storage/tables.ts";
 import { failureIfDenied } from "../match-verification.ts";
 import { conflict, throwAsProblem } from "../problems.ts";
 import type { RotationRecord } from "../rotation.ts";
@@ -58,7 +59,8 @@ export const DatabaseLogins = entity("RotationMatches", DatabaseLogin, { signed:
 export const DATABASE_LOGINS = "databaseLogins";
 /** The registration of a user of a server, so that no user is in two pairs. By the hash of both. */
 export const RegisteredUsers = entity("RotationMatches", z.object({ credentialId: z.string() }));
-const userKey = (serverId: string, user: string): string => `user|${hashOf(`${serverId.toLowerCase()}\n${user}`)}`;
+const USER_PREFIX = "user|";
+const userKey = (serverId: string, user: string): string => `${USER_PREFIX}${hashOf(`${serverId.toLowerCase()}\n${user}`)}`;
 
 const hashOf = (text: string): string => createHash("sha256").update(text).digest("hex").slice(0, 32);
 /** The ID of a registration: a hash of the server and its users, so that it can be registered again. */
@@ -97,7 +99,7 @@ export interface LoginRegistrations {
   all(): Promise<DatabaseLogin[]>;
   /** @throws {Problem} notFound, also for a row that this service did not sign. */
   get(credentialId: string): Promise<DatabaseLogin>;
-  /** Forgets a registration. Changes nothing on the server. @throws {Problem} notFound */
+  /** Forgets a registration, also one that this service did not sign. Changes nothing on the server. @throws {Problem} notFound */
   remove(credentialId: string, caller: Caller): Promise<void>;
   /**
    * Reads the secrets of a registration, and returns what each stores now.
@@ -195,6 +197,13 @@ export function createLoginRegistrations(deps: {
     return await servers.differences(pair, login.user, login.password);
   }
 
+  /** Returns which users another registration has, as sentences: two rotations would change the password of one user. */
+  async function registeredTwice({ serverId, users }: RegistrationRequest): Promise<string[]> {
+    const onServer = (await all()).filter((one) => one.serverId.toLowerCase() === serverId.toLowerCase());
+    const registered = onServer.flatMap((one) => one.users);
+    return users.filter((user) => registered.includes(user)).map((user) => `${user} is already registered.`);
+  }
+
   async function check(request: RegistrationRequest, caller: Caller) {
     const { serverId, database, users, signInAs, places } = request;
     if (findEngine(serverId) === undefined)
@@ -210,6 +219,7 @@ export function createLoginRegistrations(deps: {
     const refused = compared.flatMap((one) => problemOf(one) ?? []);
     const named = [...new Set(compared.flatMap(({ login }) => login?.user ?? []))];
     const missing = [
+      ...(await registeredTwice(request)),
       ...refused,
       ...(named.length > 1
         ? [`The secrets name different users: ${named.join(", ")}. Write the same login to all.`]
@@ -233,12 +243,30 @@ export function createLoginRegistrations(deps: {
     const id = credentialId.toLowerCase();
     const onCorrupt = ({ message }: Error) => log.error(message);
     const row = LOGIN_ID.test(id) ? await tables.get(DatabaseLogins, DATABASE_LOGINS, id, { onCorrupt }) : undefined;
-    if (row === undefined) throw notFound(`The credential ${credentialId.slice(0, 64)}`);
+    if (row === undefined) throw notFoundLogin(credentialId);
     return row;
+  }
+
+  async function all(): Promise<DatabaseLogin[]> {
+    const logins: DatabaseLogin[] = [];
+    // The rows of users have other keys.
+    const range = { partitionKey: DATABASE_LOGINS, from: "db-", before: keyEnd("db-"), onCorrupt: "leaveOut" as const };
+    for await (const rows of tables.pages(DatabaseLogins, range)) logins.push(...rows.map(withoutKeys));
+    return logins;
+  }
+
+  /** Returns the keys of the rows of a registration's users, also if the registration itself can't be read. */
+  async function userKeysOf(id: string): Promise<string[]> {
+    const keys: string[] = [];
+    const range = { partitionKey: DATABASE_LOGINS, from: USER_PREFIX, before: keyEnd(USER_PREFIX) };
+    for await (const rows of tables.pages(RegisteredUsers, { ...range, onCorrupt: "leaveOut" }))
+      keys.push(...rows.filter(({ credentialId }) => credentialId === id).map(({ rowKey }) => rowKey));
+    return keys;
   }
 
   return {
     check,
+    all,
     isMonitored,
     comparePlaces,
     get: async (credentialId) => withoutKeys(await get(credentialId)),
@@ -264,29 +292,20 @@ export function createLoginRegistrations(deps: {
       return login;
     },
 
-    async all() {
-      const logins: DatabaseLogin[] = [];
-      // The rows of users have other keys.
-      const range = { partitionKey: DATABASE_LOGINS, from: "db-", before: "db.", onCorrupt: "leaveOut" as const };
-      for await (const rows of tables.pages(DatabaseLogins, range)) logins.push(...rows.map(withoutKeys));
-      return logins;
-    },
-
     async remove(credentialId, caller) {
-      const login = await get(credentialId);
-      const target = { type: "credential", id: login.credentialId };
+      const id = credentialId.toLowerCase();
+      const users = await userKeysOf(id);
+      let exists = users.length > 0;
+      const onCorrupt = () => {
+        exists = true;
+      };
+      if (LOGIN_ID.test(id) && (await tables.get(DatabaseLogins, DATABASE_LOGINS, id, { onCorrupt }))) exists = true;
+      if (!exists) throw notFoundLogin(credentialId);
+      const target = { type: "credential", id };
       await audited(audit, { type: "rotation.loginForgotten", caller, target, details: {} }, async () => {
-        const keys = [login.rowKey, ...login.users.map((user) => userKey(login.serverId, user))];
-        try {
-          await tables.transaction(
-            DatabaseLogins.table,
-            DATABASE_LOGINS,
-            keys.map((key, index) => remove(index === 0 ? DatabaseLogins : RegisteredUsers, key)),
-          );
-        } catch (error) {
-          // Another request removed the registration meanwhile.
-          if (!(error instanceof RowMissing)) throw error;
-        }
+        // The registration last, so that a repeat after a crash finds it.
+        for (const key of users) await tables.remove(RegisteredUsers, DATABASE_LOGINS, key);
+        await tables.remove(DatabaseLogins, DATABASE_LOGINS, id);
       });
     },
 
@@ -308,6 +327,8 @@ export function createLoginRegistrations(deps: {
     },
   };
 }
+
+const notFoundLogin = (credentialId: string): Problem => notFound(`The credential ${credentialId.slice(0, 64)}`);
 
 const nameOf = ({ vaultName, secretName }: Place): string => `${vaultName}/${secretName}`;
 
