@@ -161,7 +161,7 @@ const isOfLogin = ({ issuer }: RotationRecord): boolean => issuer === "databaseL
 /** Describes what a completed rotation of a database login did. */
 const completedLoginText = ({ newKeyId, oldKeyId }: RotationRecord, written: string) => ({
   what: "has another login in use",
-  done: `${newKeyId} got a new password, which was written to ${written}. Then ${oldKeyId} got a password that nobody knows.`,
+  done: `${newKeyId} got a new password, which was written to ${written}. Then ${oldKeyId} got a random password that is stored nowhere.`,
   safe: `Sign-in as ${newKeyId} works. Open sessions of ${oldKeyId} stay.`,
 });
 
@@ -278,7 +278,7 @@ const LOGIN_STEP_NAMES: Partial<Record<StepName, string>> = {
   publish: "Save the new login to Key Vault",
   verify: "Update consumers and check that they use the new login",
   overlap: "Keep both logins valid for the overlap period",
-  revoke: "Give the old user a password that nobody knows",
+  revoke: "Give the old user a random password that is stored nowhere",
   putBack: "Save the old login to Key Vault again",
   restore: "Check that consumers use the old login again",
   removeNew: "Check that nothing uses the new login",

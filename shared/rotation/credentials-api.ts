@@ -134,7 +134,7 @@ export const RotateCredentialRequest = z
     }),
     regenerateOld: z.boolean().default(false).meta({
       description:
-        "Whether the old key is regenerated after the overlap period, if no known place or consumer has it. By default it stays valid until the next rotation. The old user of a database always gets a password that nobody knows.",
+        "Whether the old key is regenerated after the overlap period, if no known place or consumer has it. By default it stays valid until the next rotation. The old user of a database always gets a random password that is stored nowhere.",
     }),
     acceptUnread,
     targets: placesOptions.targets.meta({

@@ -69,7 +69,7 @@ function RotateLogin({ credential, started = openRotation }: Props) {
       <NumberField
         name="overlapDays"
         label="Overlap period (days)"
-        hint="Number of days that both logins are valid, so that the rotation can be rolled back. The old user then gets a password that nobody knows. Example: 7"
+        hint="Number of days that both logins are valid, so that the rotation can be rolled back. The old user then gets a random password that is stored nowhere. Example: 7"
         required
         min={0}
         max={90}

@@ -37,7 +37,7 @@ export function KeyRotationState({ credential }: { credential: Credential }) {
         : textsOfKind(
             kind,
             `The vault secrets store ${keyInUse}. A rotation regenerates ${newKey}, which no known vault secret stores, and saves it in place of ${keyInUse}. ${keyInUse} stays valid, unless you also select its regeneration.`,
-            `The vault secrets store the login of ${keyInUse}. A rotation gives ${newKey} a new password and saves it with the user in place of ${keyInUse}. After the overlap period, ${keyInUse} gets a password that nobody knows.`,
+            `The vault secrets store the login of ${keyInUse}. A rotation gives ${newKey} a new password and saves it with the user in place of ${keyInUse}. After the overlap period, ${keyInUse} gets a random password that is stored nowhere.`,
           )}
     </Text>
   );

@@ -109,7 +109,7 @@ const LOGIN_STEPS: Partial<Record<Rotation["steps"][number]["name"], string>> = 
   publish: "Save the new login to Key Vault",
   verify: "Update consumers and check that they use the new login",
   overlap: "Keep both logins valid for the overlap period",
-  revoke: "Give the old user a password that nobody knows",
+  revoke: "Give the old user a random password that is stored nowhere",
   putBack: "Save the old login to Key Vault again",
   restore: "Check that consumers use the old login again",
   removeNew: "Check that nothing uses the new login",

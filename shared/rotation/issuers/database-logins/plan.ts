@@ -52,7 +52,7 @@ export async function planDatabaseLogin(
     restartApps: request.restartApps,
     notUpdated,
     notes: [
-      `After the overlap period ${oldUser} gets a password that nobody knows. Its open sessions stay until their clients close them.`,
+      `After the overlap period ${oldUser} gets a random password that is stored nowhere. Its open sessions stay until their clients close them.`,
     ],
   };
 }

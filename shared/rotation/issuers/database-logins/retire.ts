@@ -18,10 +18,7 @@ import {
 } from "./create.ts";
 import { readPassword } from "./prove.ts";
 
-/**
- * Gives the old user a random password, which is not stored. A repeat after a lost response sets another one, which nobody knows
- * either.
- */
+/** Gives the old user a random password, which is not stored. A repeat after a lost response sets another one. */
 export async function retireOldUser(context: StepContext): Promise<void> {
   const { oldUser } = databaseLoginOf(context.record);
   const earlier = attemptOf(context.record, oldUser);

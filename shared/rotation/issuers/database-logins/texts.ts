@@ -11,7 +11,7 @@ export function planTexts(record: RotationRecord): Partial<Record<StepName, stri
     create: `Give ${user}, which no known place names, a new password on ${resourceName(serverId)}, and keep a temporary copy of it in the service's own key vault.`,
     prove: `Sign in to the database ${database} as ${user}, and compare its rights with those of ${oldUser}, twice in a row.`,
     overlap: `Keep both logins valid for ${record.overlapDays} days.`,
-    revoke: `Check that all known places and consumers use ${user}, then give ${oldUser} a password that nobody knows. Its open sessions stay.`,
+    revoke: `Check that all known places and consumers use ${user}, then give ${oldUser} a random password that is stored nowhere. Its open sessions stay.`,
   };
 }
 
@@ -22,7 +22,7 @@ export function resultTexts(record: RotationRecord): Partial<Record<StepName, st
   return {
     create: `Gave ${user} a new password.`,
     prove: `Signed in as ${user} ${record.proof?.accepted ?? 0} times in a row. Its rights are those of ${oldUser}.`,
-    revoke: `Gave ${oldUser} a password that nobody knows.`,
+    revoke: `Gave ${oldUser} a random password that is stored nowhere.`,
     removeNew:
       attemptOf(record, user) === undefined
         ? `${user} was not changed.`
@@ -41,7 +41,7 @@ export function attentionTexts(record: RotationRecord): AttentionTexts {
         : `${newKeyId} has a new password. Nothing can restore its previous one.`,
     ...(revokingSince !== undefined && {
       retiring: {
-        state: `${oldUser} was about to get a password that nobody knows, and its old password may be invalid.`,
+        state: `${oldUser} was about to get a random password that is stored nowhere, and its old password may be invalid.`,
         advice: "Then retry this rotation.",
       },
     }),

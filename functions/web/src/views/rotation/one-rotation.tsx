@@ -250,7 +250,7 @@ function finishTextOf({ goingBack, appId, keyKind }: Rotation): string {
   const ofKeyOrLogin = textsOfKind(
     keyKind,
     "Ends the rotation if all included consumers use the new key. If the request asked to regenerate the old key, that happens now and can't be undone.",
-    "Ends the rotation if all included consumers use the new login. The old user then gets a password that nobody knows, which can't be undone.",
+    "Ends the rotation if all included consumers use the new login. The old user then gets a random password that is stored nowhere, which can't be undone.",
   );
   if (ofKeyOrLogin !== undefined) return ofKeyOrLogin;
   if (appId === null)
