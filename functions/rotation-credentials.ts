@@ -9,6 +9,7 @@ import {
   CredentialParams,
   CredentialQuery,
   CredentialView,
+  checkedView,
   credentialView,
   DatabaseServerList,
   databaseServerView,
@@ -140,16 +141,16 @@ const registerCredential = endpoint({
   problems: ["conflict", "unavailable"],
   repeat: {
     idOf: ({ credentialId }) => credentialId,
-    answer: async ({ id, services }) => registeredView(await services.logins.get(id), []),
+    answer: async ({ id, services }) => registeredView(await services.logins.get(id)),
   },
   handle: async ({ body, caller, services }) => {
     const request = registrationRequestOf(body);
     if (body.dryRun) {
       const { login, missing } = await services.logins.check(request, caller);
-      return ok(registeredView(login, missing));
+      return ok(checkedView(login, missing));
     }
     const login = await services.logins.register(request, caller);
-    return created(registeredView(login, []), `/${base}/${login.credentialId}`);
+    return created(registeredView(login), `/${base}/${login.credentialId}`);
   },
 });
 

@@ -25,7 +25,8 @@ export interface AssetRotation {
   /**
    * Returns the rotation request for an asset. If the asset is a client secret, or a vault secret whose match with a client
    * secret is `certain`, the request rotates the client secret. If the vault secret stores a key of an Azure resource or is
-   * registered for a login of a database, and the body has no new value, the request rotates that key or login. Otherwise it rotates the vault secret itself.
+   * registered for a login of a database, and the body has no new value, the request rotates that key or login. Otherwise it
+   * rotates the vault secret itself.
    *
    * @param onObstacle - Called with a problem that prevents the rotation: here `valueRequired`, if the request lacks the new
    * value. A dry run collects such problems. By default the problem is thrown.

@@ -250,7 +250,7 @@ export const DatabaseServerList = z
               "/subscriptions/9a3b1c52-6a0e-4c7d-9b57-0d3d3a1f2e4b/resourceGroups/rg-payments/providers/Microsoft.DBforPostgreSQL/flexibleServers/psql-payments",
           }),
           name: z.string().meta({ description: "Name of the server.", example: "psql-payments" }),
-          kind: z.enum(ENGINES.map(({ name }) => name)).meta({
+          kind: z.enum(ENGINES.map(({ name }): string => name)).meta({
             description: "Name of the kind of its logins, as in `kind` of a credential.",
             example: "postgresqlLogin",
           }),
@@ -303,6 +303,7 @@ export const RegisterCredentialRequest = z
   .meta({ id: "RegisterCredentialRequest" });
 
 export const RegisteredCredential = CredentialView.extend({
+  credentialId: CredentialView.shape.credentialId.nullable().meta({ description: "Null for a dry run." }),
   missing: z.array(z.string()).meta({
     description: "What prevents the registration, as sentences. Empty after a registration.",
     example: [],
@@ -319,11 +320,17 @@ export const registrationRequestOf = ({
   places: namedPlaces(places) ?? [],
 });
 
-/** Returns the view of a login that was registered, or of the one that a dry run would register. */
-export const registeredView = (
+/** Returns the view of a login that was registered. */
+export const registeredView = (login: DatabaseLogin): z.input<typeof RegisteredCredential> => ({
+  ...credentialView(credentialOfLogin(login)),
+  missing: [],
+});
+
+/** Returns the view of the login that a dry run would register. */
+export const checkedView = (
   login: DatabaseLogin,
   missing: readonly string[],
-): z.input<typeof RegisteredCredential> => ({ ...credentialView(credentialOfLogin(login)), missing: [...missing] });
+): z.input<typeof RegisteredCredential> => ({ ...registeredView(login), credentialId: null, missing: [...missing] });
 
 export function discoveryView(run: RunRecord): z.input<typeof CredentialDiscovery> {
   const { runId, status, requestedBy, createdAt, finishedAt, failures } = run;

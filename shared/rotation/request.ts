@@ -46,7 +46,7 @@ export interface DatabaseLoginRequest extends ConsumersRequest {
   reason?: RotationRecord["reason"];
   /** Days after which the new versions expire. Default: the setting `defaultValidityDays`. */
   expiryDays?: number | undefined;
-  /** Days until the old user gets a random password that is stored nowhere, 0 to 90. Until then the rotation can be rolled back. */
+  /** Days until the old user gets an unknown password, 0 to 90. Until then the rotation can be rolled back. */
   overlapDays: number;
 }
 
