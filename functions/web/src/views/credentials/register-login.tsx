@@ -119,24 +119,26 @@ function PlacesField() {
   return (
     <FormSection title="Key Vault secrets that store the login">
       <Field label="Secret name contains" hint="Select all secrets that store the login. Example: database">
-        <div className={styles.search}>
-          <Input
-            className={styles.grows}
-            aria-label="Secret name contains"
-            value={text}
-            autoComplete="off"
-            onChange={(_, data) => setText(data.value)}
-            onKeyDown={(event) => {
-              if (event.key !== "Enter" || text.trim() === "") return;
-              // Otherwise Enter would send the form.
-              event.preventDefault();
-              setSearch(text.trim());
-            }}
-          />
-          <Button disabled={text.trim() === ""} onClick={() => setSearch(text.trim())}>
-            Find secrets
-          </Button>
-        </div>
+        {(control) => (
+          <div className={styles.search}>
+            <Input
+              {...control}
+              className={styles.grows}
+              value={text}
+              autoComplete="off"
+              onChange={(_, data) => setText(data.value)}
+              onKeyDown={(event) => {
+                if (event.key !== "Enter" || text.trim() === "") return;
+                // Otherwise Enter would send the form.
+                event.preventDefault();
+                setSearch(text.trim());
+              }}
+            />
+            <Button disabled={text.trim() === ""} onClick={() => setSearch(text.trim())}>
+              Find secrets
+            </Button>
+          </div>
+        )}
       </Field>
       {ids.map((id) => (
         <Checkbox
