@@ -153,11 +153,11 @@ function PlacesField() {
       {search !== "" && (
         <QueryResult of={found}>
           {({ items, nextCursor }) =>
-            items.length === 0 ? (
-              <Text>No vault secret has this in its name. Scan the vault first, or search for another part.</Text>
-            ) : nextCursor === null ? null : (
-              <Text>There are more. Search for a longer part of the name.</Text>
-            )
+            nextCursor !== null ? (
+              <Text>Not all results are shown. Enter a longer part of the name.</Text>
+            ) : items.length === 0 ? (
+              <Text>No vault secret has this in its name. Scan its vault first, or enter another part of the name.</Text>
+            ) : null
           }
         </QueryResult>
       )}
