@@ -236,7 +236,7 @@ const rotateCredential = endpoint({
       const { issuer, credentialId, resourceId, kind } = credential;
       const subject =
         issuer === "databaseLogin"
-          ? { issuer, loginId: credentialId, resourceId, keyKind: kind.name }
+          ? { loginId: credentialId, resourceId, keyKind: kind.name }
           : { issuer, resourceId, keyKind: kind.name };
       const confirmations = await confirmationsFor(body.targets, actor, services);
       const plan = await dryRun(subject, async () => request, confirmations, {

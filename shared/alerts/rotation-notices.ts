@@ -156,7 +156,7 @@ const OLD_SECRET_DELETED = new Set(["oldSecretGone", "applicationGone"]);
 
 const isOfKey = ({ issuer }: RotationRecord): boolean => issuer === "resourceKey";
 
-const isOfLogin = ({ issuer }: RotationRecord): boolean => issuer === "databaseLogin";
+const isOfLogin = ({ loginId }: RotationRecord): boolean => loginId !== undefined;
 
 /** Describes what a completed rotation of a database login did. */
 const completedLoginText = ({ newKeyId, oldKeyId }: RotationRecord, written: string) => ({

@@ -10,7 +10,7 @@ import { NOBODY, type Rotations } from "./rotations.ts";
 type PlannedSubject =
   | { appId: string; oldKeyId: string }
   | { issuer: "resourceKey"; resourceId: string; keyKind: string }
-  | { issuer: "databaseLogin"; loginId: string; resourceId: string; keyKind: string }
+  | { loginId: string; resourceId: string; keyKind: string }
   | { assetId: string };
 
 /**

@@ -234,8 +234,11 @@ export type IssuerKind = (typeof ISSUER_KINDS)[number];
 
 const RotationRecord = z.object({
   ...Summary.shape,
-  /** Absent for a vault secret, and for client secrets in rotations of earlier versions: see `issuerKindOf`. */
-  issuer: z.enum(ISSUER_KINDS).optional(),
+  /**
+   * Absent for a vault secret, for client secrets in rotations of earlier versions, and for logins of databases, which have a
+   * `loginId` instead: earlier versions read the row, and would reject another kind here. See `issuerKindOf`.
+   */
+  issuer: z.enum(ISSUER_KINDS).exclude(["databaseLogin"]).optional(),
   expiryDays: z.int(),
   overlapDays: z.int(),
   updateKeyVaults: z.boolean(),
@@ -344,12 +347,20 @@ export interface ClientSecret {
  * Returns the kind of the issuer that creates the new value. Undefined for a vault secret, because its new value comes with the
  * request: an issuer without anything to create, prove or retire would only have empty operations.
  */
-export const issuerKindOf = ({ issuer, assetId }: Pick<RotationRecord, "issuer" | "assetId">): IssuerKind | undefined =>
-  issuer ?? (assetId === undefined ? "clientSecret" : undefined);
+export function issuerKindOf({ issuer, assetId, loginId }: Issued): IssuerKind | undefined {
+  if (loginId !== undefined) return "databaseLogin";
+  return issuer ?? (assetId === undefined ? "clientSecret" : undefined);
+}
+
+/** The members of a rotation, or of a request for one, that decide its issuer. */
+export interface Issued {
+  issuer?: IssuerKind | undefined;
+  assetId?: string | undefined;
+  loginId?: string | undefined;
+}
 
 /** Returns whether the rotation writes a vault secret whose new value came with the request. */
-export const isVaultSecret = (rotation: Pick<RotationRecord, "issuer" | "assetId">): boolean =>
-  issuerKindOf(rotation) === undefined;
+export const isVaultSecret = (rotation: Issued): boolean => issuerKindOf(rotation) === undefined;
 
 /**
  * Returns the client secret that a rotation replaces.

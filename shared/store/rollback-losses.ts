@@ -56,7 +56,7 @@ const LOSSES: readonly Loss[] = [
   {
     table: "Rotations",
     upTo: "7af1c37d",
-    isIn: ({ issuer, endedAt }) => issuer === "databaseLogin" && endedAt === undefined,
+    isIn: ({ loginId, endedAt }) => loginId !== undefined && endedAt === undefined,
     line: (count) =>
       `Rotations of logins of databases that have not ended: ${count}. This build can't continue them. Finish or cancel them first.`,
   },

@@ -35,7 +35,6 @@ export async function planDatabaseLogin(
     onObstacle,
   );
   return {
-    issuer: "databaseLogin",
     loginId,
     login: { database, users, signInAs },
     resourceId: serverId,
