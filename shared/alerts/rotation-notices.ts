@@ -346,6 +346,15 @@ function waitingTextOf(record: RotationRecord): NoticeText {
       next: "Finish the rotation once nothing uses the old key. The rotation shows what still uses it.",
     };
   }
+  if (isOfLogin(record)) {
+    return {
+      ...base,
+      what: "has a rotation that can't end, because something may still use the old login",
+      done: `${newKeyId} got a new password and is in use.`,
+      safe: `Both logins work. The password of ${oldKeyId} is unchanged.`,
+      next: "Finish the rotation once nothing uses the old login. The rotation shows what still uses it.",
+    };
+  }
   return {
     ...base,
     what: "has an old client secret that waits for deletion",

@@ -50,9 +50,7 @@ export async function planDatabaseLogin(
     skipVerification: request.skipVerification,
     restartApps: request.restartApps,
     notUpdated,
-    notes: [
-      `After the overlap period ${oldUser} gets a random password that is stored nowhere. Its open sessions stay until their clients close them.`,
-    ],
+    notes: [],
   };
 }
 

@@ -20,6 +20,6 @@ export async function keepNewPassword(context: StepContext, findUsers: () => Pro
       : `${user} may have got a new password. Nothing known uses it.`;
   await context.save((record) => ({
     attempts: withAttempt(record, user, { state: "left" }),
-    ...(attempt.state !== "refused" && { notes: [...record.notes, note] }),
+    notes: [...record.notes, note],
   }));
 }
