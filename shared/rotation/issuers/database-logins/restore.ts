@@ -2,8 +2,8 @@ import type { StepContext } from "../../step-context.ts";
 import { attemptOf, newUserOf, requireSettled, withAttempt } from "./create.ts";
 
 /**
- * Part of a rollback, after places and consumers have the old login again. The old user was never changed. The other user keeps its new
- * password until the next rotation.
+ * Part of a rollback, after places and consumers have the old login again. The old user was never changed. The other user keeps
+ * its new password until the next rotation.
  *
  * @param findUsers - Returns the names of consumers that may still have the new login.
  * @throws {ContinueLater} while a statement without a response can still have an effect, also in a later rotation.
