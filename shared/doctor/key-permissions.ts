@@ -64,7 +64,10 @@ function summarize(subscriptions: readonly Subscription[], coverage: string[]): 
   return { kinds: new Map(rotated.map((kind) => [kind.name, permissionsOf(kind, subscriptions)])), coverage };
 }
 
-function permissionsOf({ actions }: { actions: readonly string[] }, subscriptions: readonly Subscription[]): KindPermissions {
+function permissionsOf(
+  { actions }: { actions: readonly string[] },
+  subscriptions: readonly Subscription[],
+): KindPermissions {
   // What is missing at each scope at which a role permits one of the actions.
   const missingByScope = new Map<string, string[]>();
   for (const { subscriptionId, roles } of subscriptions) {

@@ -58,7 +58,10 @@ task("an administrator registers a database login without an ID", async () => {
   await visitor.press("Check login", visitor.dialog);
   await visitor.see("The login can be registered.", visitor.dialog);
   await visitor.press("Register database login", visitor.dialog);
-  const row = visitor.page.getByRole("table", { name: "Credentials" }).getByRole("row").filter({ hasText: "psql-orders" });
+  const row = visitor.page
+    .getByRole("table", { name: "Credentials" })
+    .getByRole("row")
+    .filter({ hasText: "psql-orders" });
   await row.filter({ hasText: "PostgreSQL login" }).filter({ hasText: "Ready" }).waitFor();
   visitor.expectClicks();
 });
@@ -79,7 +82,9 @@ task("the password of a database login is rotated from the page of its vault sec
   await visitor.see("Gave orders_b a new password.");
   expect(await visitor.page.getByRole("main").innerText()).not.toMatch(/client secret|undefined|null|\bkey1|a key\b/);
   visitor.expectClicks();
-  const password = /:\/\/orders_b:(\w+)@/.exec(service.cloud.control.secretValue("kv-shop", "orders-database") ?? "")?.[1];
+  const password = /:\/\/orders_b:(\w+)@/.exec(
+    service.cloud.control.secretValue("kv-shop", "orders-database") ?? "",
+  )?.[1];
   expect(await postgres?.accepts("orders_b", password ?? "")).toBe(true);
 });
 

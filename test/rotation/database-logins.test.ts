@@ -251,7 +251,9 @@ describe("a registration is refused", () => {
       resourceGroup: "rg-shop",
       properties: { fullyQualifiedDomainName: "psql-shop.elsewhere.example" },
     });
-    await expect(missing(pair)).rejects.toMatchObject({ message: expect.stringContaining("no domain of the configured") });
+    await expect(missing(pair)).rejects.toMatchObject({
+      message: expect.stringContaining("no domain of the configured"),
+    });
   });
 
   test("for a user that may not connect to the database", async () => {

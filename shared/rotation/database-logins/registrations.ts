@@ -60,7 +60,8 @@ export const DATABASE_LOGINS = "databaseLogins";
 /** The registration of a user of a server, so that no user is in two pairs. By the hash of both. */
 export const RegisteredUsers = entity("RotationMatches", z.object({ credentialId: z.string() }));
 const USER_PREFIX = "user|";
-const userKey = (serverId: string, user: string): string => `${USER_PREFIX}${hashOf(`${serverId.toLowerCase()}\n${user}`)}`;
+const userKey = (serverId: string, user: string): string =>
+  `${USER_PREFIX}${hashOf(`${serverId.toLowerCase()}\n${user}`)}`;
 
 const hashOf = (text: string): string => createHash("sha256").update(text).digest("hex").slice(0, 32);
 /** The ID of a registration: a hash of the server and its users, so that it can be registered again. */
@@ -185,7 +186,8 @@ export function createLoginRegistrations(deps: {
     const login = compared.find((one) => one.login !== undefined)?.login;
     if (login === undefined) return [];
     return await problemsOfLogin(pair, login).catch((error: unknown) => {
-      if (error instanceof CloudFailure && (error.code === "notFound" || error.code === "accessDenied")) return [`${error.message} ${error.remedy}`];
+      if (error instanceof CloudFailure && (error.code === "notFound" || error.code === "accessDenied"))
+        return [`${error.message} ${error.remedy}`];
       throw error;
     });
   }

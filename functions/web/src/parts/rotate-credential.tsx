@@ -62,9 +62,9 @@ function RotateLogin({ credential, started = openRotation }: Props) {
       }}
     >
       <Text>
-        Gives {otherUser} a new password on {isolated(credential.resourceName)}, and saves user and password in
-        place of those of {keyInUse} to {places.map(({ assetId }) => titleOfId(assetId)).join(", ")}. The
-        preview signs in to the server and lists all steps. The rotation starts only when you select Rotate login.
+        Gives {otherUser} a new password on {isolated(credential.resourceName)}, and saves user and password in place of
+        those of {keyInUse} to {places.map(({ assetId }) => titleOfId(assetId)).join(", ")}. The preview signs in to the
+        server and lists all steps. The rotation starts only when you select Rotate login.
       </Text>
       <NumberField
         name="overlapDays"

@@ -136,7 +136,10 @@ function filtersOf(params: URLSearchParams) {
 export function CredentialTable() {
   const [params, setParams] = useSearchParams();
   const [shown, setShown] = useState(ROWS);
-  const { hasApplications, hasKeys, isOfIssuer, expiresBefore, ...queries } = useMemo(() => filtersOf(params), [params]);
+  const { hasApplications, hasKeys, isOfIssuer, expiresBefore, ...queries } = useMemo(
+    () => filtersOf(params),
+    [params],
+  );
   const apps = api.useInfiniteQuery(
     "get",
     "/api/automation/rotation/apps",

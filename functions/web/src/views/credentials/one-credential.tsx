@@ -87,15 +87,14 @@ function Unregister({ credential }: { credential: Credential }) {
       }}
     >
       <Text>
-        The service no longer rotates this login. Nothing changes on the server and in the key vaults. You can register the
-        login again.
+        The service no longer rotates this login. Nothing changes on the server and in the key vaults. You can register
+        the login again.
       </Text>
     </Operate>
   );
 }
 
-const rotationsTitle = ({ kind }: Credential): string =>
-  `Rotations of this ${textsOfKind(kind, "resource", "login")}`;
+const rotationsTitle = ({ kind }: Credential): string => `Rotations of this ${textsOfKind(kind, "resource", "login")}`;
 
 const placeColumns = ({ kind }: Credential): Column<Credential["places"][number]>[] => [
   {

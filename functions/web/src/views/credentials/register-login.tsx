@@ -44,8 +44,8 @@ export function RegisterLogin() {
         submit={(form, register) => register({ body: bodyOf(form, false) })}
       >
         <Text>
-          Two users of a database server with the same rights alternate: a rotation gives the one that is not in use a new
-          password. The check signs in to the server and compares the rights of both users. Only names are stored.
+          Two users of a database server with the same rights alternate: a rotation gives the one that is not in use a
+          new password. The check signs in to the server and compares the rights of both users. Only names are stored.
         </Text>
         <LoginFields />
         <PlacesField />
@@ -156,7 +156,9 @@ function PlacesField() {
             nextCursor !== null ? (
               <Text>Not all results are shown. Enter a longer part of the name.</Text>
             ) : items.length === 0 ? (
-              <Text>No vault secret has this in its name. Scan its vault first, or enter another part of the name.</Text>
+              <Text>
+                No vault secret has this in its name. Scan its vault first, or enter another part of the name.
+              </Text>
             ) : null
           }
         </QueryResult>
