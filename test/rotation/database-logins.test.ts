@@ -196,6 +196,18 @@ test("rights that change after the plan stop the rotation before a secret is wri
   await logins.expectInvariants(pair, row, []);
 });
 
+test("no password changes if a secret names its user after the plan", async () => {
+  const pair = await logins.addRegistered();
+  const { rotationId } = await logins.world.start().begin(pair.request, BOSS);
+  const [place] = pair.places;
+  const value = rewriteLogin(logins.storedValue(place!), { user: pair.users[1], password: pair.passwords[1] });
+  logins.control.putSecret(place!.vaultName, { name: place!.secretName, value });
+  const { row } = await logins.world.run(rotationId);
+  expect(row).toMatchObject({ status: "failed", failure: { code: "targetHoldsOther" } });
+  for (const index of [0, 1])
+    expect(await logins.postgres.accepts(pair.users[index]!, pair.passwords[index]!)).toBe(true);
+});
+
 test("the old password stays while a registered secret names it, even if a user finishes with force", async () => {
   const pair = await logins.addRegistered();
   const old = logins.storedValue(pair.places[1]!);
