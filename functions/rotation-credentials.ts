@@ -9,21 +9,29 @@ import {
   CredentialParams,
   CredentialQuery,
   CredentialView,
+  checkedView,
   credentialView,
+  DatabaseServerList,
+  databaseServerView,
   discoveryView,
   EXAMPLE_ID,
+  RegisterCredentialRequest,
+  RegisteredCredential,
   RotateCredentialRequest,
+  registeredView,
+  registrationRequestOf,
   rotationRequestOf,
 } from "../shared/rotation/credentials-api.ts";
 import { dryRun } from "../shared/rotation/dry-run.ts";
+import { rotationUnfinished, throwAsProblem } from "../shared/rotation/problems.ts";
 import { DiscoverMessage, QUEUE } from "../shared/rotation/resource-keys/credentials.ts";
 import { endpoint, poison, queue } from "./declare.ts";
 import { confirmationsFor } from "./rotation-confirmations.ts";
 import type { Services } from "./services.ts";
 
 /*
- * Endpoints and queue handlers of credentials of Azure resources: pairs of keys of which vault secrets store one. The service
- * finds them by comparing the values of secrets with the keys.
+ * Endpoints and queue handlers of credentials of Azure resources: pairs of keys of which vault secrets store one, and registered
+ * pairs of database users. The service finds keys by comparing the values of secrets with them.
  */
 
 const tag = "Rotation";
@@ -72,9 +80,9 @@ const listCredentials = endpoint({
   name: "listRotationCredentials",
   method: "GET",
   route: base,
-  summary: "List keys of Azure resources that vault secrets store",
+  summary: "List keys of Azure resources and logins of databases that vault secrets store",
   description:
-    "Returns one credential for each pair of keys of a resource, as the last discovery found it, ordered by the name of the resource. GET /api/automation/rotation/apps lists client secrets of applications.",
+    "Returns one credential for each pair of keys of a resource, as the last discovery found it, and for each registered database login, ordered by the name of the resource. GET /api/automation/rotation/apps lists client secrets of applications.",
   tag,
   access: "user",
   tier: "pro",
@@ -84,6 +92,87 @@ const listCredentials = endpoint({
   handle: async ({ query, services }) => {
     const { limit: _limit, offset: _offset, cursor: _cursor, ...filter } = query;
     return ok(pageView(await services.credentials.list(filter, pageRequest(query)), credentialView));
+  },
+});
+
+const listDatabaseServers = endpoint({
+  name: "listDatabaseServers",
+  method: "GET",
+  route: "api/automation/rotation/database-servers",
+  summary: "List database servers whose logins can be registered",
+  description:
+    "Returns the PostgreSQL flexible servers in the monitored subscriptions that the service's identity can read, by name, from Azure Resource Graph. A new server appears after some minutes.",
+  tag,
+  access: "admin",
+  tier: "pro",
+  responds: { 200: DatabaseServerList },
+  problems: ["unavailable"],
+  handle: async ({ services }) => {
+    const servers = await services.databaseServers().catch(throwAsProblem);
+    return ok({ items: servers.map(databaseServerView) });
+  },
+});
+
+const registerCredential = endpoint({
+  name: "registerRotationCredential",
+  method: "POST",
+  route: base,
+  summary: "Register two alternating users of a database server",
+  description:
+    "Reads the vault secrets, signs in with the login that they store and as the service's identity, compares the rights of both users, and stores the names: never a password. With dryRun: true the answer lists in `missing` what prevents the registration. Otherwise anything missing returns 409. Changes nothing on the server.",
+  tag,
+  access: "admin",
+  tier: "pro",
+  body: RegisterCredentialRequest,
+  // A registration names the vault secrets to which rotations write new passwords.
+  guarded: ({ body }) => !body.dryRun,
+  example: {
+    body: {
+      serverId:
+        "/subscriptions/9a3b1c52-6a0e-4c7d-9b57-0d3d3a1f2e4b/resourceGroups/rg-payments/providers/Microsoft.DBforPostgreSQL/flexibleServers/psql-payments",
+      database: "payments",
+      users: ["payments_a", "payments_b"],
+      signInAs: "credential-lifecycle",
+      places: ["kv-payments.secret.database-url"],
+      dryRun: true,
+    },
+  },
+  responds: { 200: RegisteredCredential, 201: RegisteredCredential },
+  problems: ["conflict", "unavailable"],
+  repeat: {
+    idOf: ({ credentialId }) => credentialId,
+    answer: async ({ id, services }) => registeredView(await services.logins.get(id)),
+  },
+  handle: async ({ body, caller, services }) => {
+    const request = registrationRequestOf(body);
+    if (body.dryRun) {
+      const { login, missing } = await services.logins.check(request, caller);
+      return ok(checkedView(login, missing));
+    }
+    const login = await services.logins.register(request, caller);
+    return created(registeredView(login), `/${base}/${login.credentialId}`);
+  },
+});
+
+const deleteCredential = endpoint({
+  name: "deleteRotationCredential",
+  method: "DELETE",
+  route: `${base}/{credential_id}`,
+  summary: "Forget two registered users of a database server",
+  description:
+    "Changes nothing on the server and in the vaults. Returns 404 for a key of an Azure resource, which the next discovery would find again, and 409 while a rotation is in progress.",
+  tag,
+  access: "admin",
+  tier: "pro",
+  params: CredentialParams,
+  example: { params: { credential_id: "db-3f786850e387550fdab836ed7e6dc881" } },
+  responds: { 200: z.object({ deleted: z.literal(true) }).meta({ id: "DeletedRotationCredential" }) },
+  problems: ["notFound", "rotationUnfinished"],
+  handle: async ({ params, caller, services }) => {
+    const rotationId = await services.rotations.unfinishedOf(params.credential_id.toLowerCase());
+    if (rotationId !== undefined) throw rotationUnfinished(rotationId);
+    await services.logins.remove(params.credential_id, caller);
+    return ok({ deleted: true as const });
   },
 });
 
@@ -101,7 +190,8 @@ const getCredential = endpoint({
   problems: ["notFound"],
   handle: async ({ params, services }) => {
     const credential = await services.credentials.get(params.credential_id);
-    const rotationId = await services.rotations.unfinishedOf(credential.resourceId);
+    const { issuer, credentialId, resourceId } = credential;
+    const rotationId = await services.rotations.unfinishedOf(issuer === "databaseLogin" ? credentialId : resourceId);
     return ok({ ...credentialView(credential), rotationId: rotationId ?? null });
   },
 });
@@ -119,9 +209,9 @@ const rotateCredential = endpoint({
   name: "rotateCredential",
   method: "POST",
   route: `${base}/{credential_id}/rotate`,
-  summary: "Rotate a key of an Azure resource",
+  summary: "Rotate a key of an Azure resource or a login of a database",
   description:
-    "Compares the vault secrets with the keys again, regenerates the key of the pair that none of them and no known consumer has, proves it, writes it to the vault secrets that store the other one, and refreshes their consumers. The key in use is never regenerated while a known place or consumer has it. Only one rotation of a resource can run at a time (409 with the ID of that rotation). With dryRun: true the answer is always a plan, and `needs` lists the missing information. The rotation runs in the background; follow it with GET /api/automation/rotation/rotations/{rotation_id}.",
+    "Compares the vault secrets with the keys again, regenerates the key of the pair that none of them and no known consumer has, proves it, writes it to the vault secrets that store the other one, and refreshes their consumers. The key in use is never regenerated while a known place or consumer has it. For a registered database login, sets the password of the user that is not in use instead, and writes user and password to all registered secrets; the old user gets an unknown password after the overlap period. Only one rotation of a resource can run at a time (409 with the ID of that rotation). With dryRun: true the answer is always a plan, and `needs` lists the missing information. The rotation runs in the background; follow it with GET /api/automation/rotation/rotations/{rotation_id}.",
   tag,
   access: "admin",
   tier: "pro",
@@ -143,8 +233,11 @@ const rotateCredential = endpoint({
     const request = rotationRequestOf(credential, body);
     if (body.dryRun) {
       const { rotations, clock } = services;
-      const { resourceId, kind } = credential;
-      const subject = { issuer: "resourceKey" as const, resourceId, keyKind: kind.name };
+      const { issuer, credentialId, resourceId, kind } = credential;
+      const subject =
+        issuer === "databaseLogin"
+          ? { loginId: credentialId, resourceId, keyKind: kind.name }
+          : { issuer, resourceId, keyKind: kind.name };
       const confirmations = await confirmationsFor(body.targets, actor, services);
       const plan = await dryRun(subject, async () => request, confirmations, {
         rotations,
@@ -161,7 +254,10 @@ export const endpoints = [
   discoverCredentials,
   getCredentialDiscovery,
   listCredentials,
+  listDatabaseServers,
+  registerCredential,
   getCredential,
+  deleteCredential,
   rotateCredential,
 ];
 

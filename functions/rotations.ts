@@ -171,7 +171,7 @@ const listRotations = endpoint({
   responds: { 200: pageOf(RotationSummaryView, "RotationList") },
   handle: async ({ query, services }) => {
     requireOrder({ start_date: query.start_date, end_date: query.end_date });
-    const subject = query.appId ?? query.assetId ?? query.resourceId;
+    const subject = query.appId ?? query.assetId ?? query.credentialId ?? query.resourceId;
     const filter = { status: query.status, subject, start: query.start_date, end: query.end_date };
     const page = await services.rotations.history(filter, pageRequest(query));
     return ok(pageView(page, rotationSummaryView));

@@ -87,6 +87,7 @@ export function createServices(config: Config): Services {
     devops,
     sync,
     watched: () => discoveryServices.subscriptions.watched(),
+    isWatched: (subscriptionId) => discoveryServices.isWatched(subscriptionId),
     // Called when alerts may have changed, for example after a discovery of dependencies.
     ended: () => alerts.requestEvaluation(),
   });

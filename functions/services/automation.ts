@@ -33,6 +33,12 @@ import type { Queues } from "../../shared/platform/storage/queues.ts";
 import type { Tables } from "../../shared/platform/storage/tables.ts";
 import { type AssetRotation, createAssetRotation } from "../../shared/rotation/asset-rotation.ts";
 import { type AutomaticRotation, createAutomaticRotation } from "../../shared/rotation/automatic.ts";
+import { createLoginServers } from "../../shared/rotation/database-logins/login-servers.ts";
+import {
+  createLoginRegistrations,
+  type LoginRegistrations,
+} from "../../shared/rotation/database-logins/registrations.ts";
+import { type DatabaseServer, listServers } from "../../shared/rotation/database-logins/server-list.ts";
 import { PROOF_LIMITS } from "../../shared/rotation/match-verification.ts";
 import { createMatches, type MatchFinder } from "../../shared/rotation/matches.ts";
 import { createPolicies, type RotationPolicies } from "../../shared/rotation/policies.ts";
@@ -57,6 +63,10 @@ export interface AutomationServices {
   automaticRotation: AutomaticRotation;
   assetRotation: AssetRotation;
   credentials: Credentials;
+  /** Registered pairs of database users. */
+  logins: LoginRegistrations;
+  /** Returns the database servers whose logins can be registered. @throws {CloudFailure} */
+  databaseServers: () => Promise<DatabaseServer[]>;
   /** Reads which keys the service's roles permit it to rotate now. @throws {CloudFailure} */
   keyPermissions: () => Promise<KeyPermissions>;
   rotationNotices: AutomationSource;
@@ -85,6 +95,8 @@ export function createAutomation(deps: {
   sync: Sync;
   /** Monitored subscriptions. With `all`, also every subscription that the identity can access. */
   watched: () => Promise<{ all: boolean; named: readonly string[] }>;
+  /** Whether a subscription is monitored. */
+  isWatched: (subscriptionId: string) => Promise<boolean>;
   /** Called when alerts may need another evaluation. */
   ended: () => Promise<void>;
   clock: Clock;
@@ -178,6 +190,17 @@ export function createAutomation(deps: {
   });
   const keys = createKeysClient(arm, config.cloud);
   const keyLinks = createKeyLinks({ tables, config, vaults: vaultSecrets, keys, index: matches.index, log });
+  const loginServers = createLoginServers({ arm, identity, cloud: config.cloud });
+  const logins = createLoginRegistrations({
+    tables,
+    config,
+    vaults: vaultSecrets,
+    servers: loginServers,
+    isWatched: deps.isWatched,
+    audit,
+    clock,
+    log,
+  });
   const policies = createPolicies({
     tables,
     settings,
@@ -207,6 +230,8 @@ export function createAutomation(deps: {
     matches,
     keys,
     keyLinks,
+    loginServers,
+    logins,
     inventory: {
       applicationChanged: (application) => applications.requestRefresh(application),
       vaultChanged: (vaultName) => deps.rescans.requestForChange(vaultName),
@@ -223,6 +248,7 @@ export function createAutomation(deps: {
     keys,
     vaults: vaultSecrets,
     links: keyLinks,
+    logins,
     units: azureEdges.units,
     audit,
     queues,
@@ -230,7 +256,15 @@ export function createAutomation(deps: {
     randomness,
     log,
   });
-  const assetRotation = createAssetRotation({ tables, config, vaults: vaultSecrets, matches, keyLinks, randomness });
+  const assetRotation = createAssetRotation({
+    tables,
+    config,
+    vaults: vaultSecrets,
+    matches,
+    keyLinks,
+    logins,
+    randomness,
+  });
   const automaticRotation = createAutomaticRotation({
     tables,
     queues,
@@ -253,6 +287,8 @@ export function createAutomation(deps: {
     automaticRotation,
     assetRotation,
     credentials,
+    logins,
+    databaseServers: async () => listServers(arm, await azureEdges.units()),
     keyPermissions: () =>
       readKeyPermissions({ roles: createRoleAssignments(arm), units: azureEdges.units, ownObjectId }),
     rotationNotices,

@@ -19,6 +19,8 @@ import type { Platform } from "./platform.ts";
  */
 export interface DiscoveryServices {
   subscriptions: Subscriptions;
+  /** Returns whether a subscription is monitored. */
+  isWatched: (subscriptionId: string) => Promise<boolean>;
   activeScans: ActiveScanList;
   rescans: Rescans;
   scanRun: ScanRun;
@@ -65,6 +67,7 @@ export function createDiscoveryServices(
     log,
     prepareChange: compliance.prepareChange,
   };
+  const isSubscriptionWatched = (subscriptionId: string) => isWatched(subscriptions, subscriptionId);
   const rescans = createRescans({
     ...vaultDeps,
     tables,
@@ -73,7 +76,7 @@ export function createDiscoveryServices(
     active,
     config,
     audit,
-    watched: (subscriptionId) => isWatched(subscriptions, subscriptionId),
+    watched: isSubscriptionWatched,
     onInventoryChanged: () => alerts.requestEvaluation(),
     randomness,
     log,
@@ -120,7 +123,16 @@ export function createDiscoveryServices(
   const watchScans = createScanWatch({ tables, queues, active, run: scanRun, clock, log });
   const enabled = config.FIRST_SCAN === "on";
   const startFirstScan = createFirstScan({ tables, discovery, enabled, clock, randomness, log });
-  return { subscriptions, activeScans: active, rescans, scanRun, discovery, watchScans, startFirstScan };
+  return {
+    subscriptions,
+    isWatched: isSubscriptionWatched,
+    activeScans: active,
+    rescans,
+    scanRun,
+    discovery,
+    watchScans,
+    startFirstScan,
+  };
 }
 
 async function isWatched(subscriptions: Subscriptions, subscriptionId: string): Promise<boolean> {

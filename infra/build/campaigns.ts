@@ -44,6 +44,12 @@ const CAMPAIGNS: Record<string, Campaign> = {
     arguments: () => [VITEST, "run", "test/rotation/resource-key-crashes.test.ts", "--reporter=verbose"],
     environment: { CAMPAIGN: "all" },
   },
+  logins: {
+    description:
+      "rotations of logins of a real PostgreSQL server: a crash at each call, and a client that reconnects all the time",
+    arguments: () => [VITEST, "run", "test/rotation/database-logins.test.ts", "--reporter=verbose"],
+    environment: { CAMPAIGN: "all" },
+  },
   renewals: {
     description: "400 days of 200 certificates that are renewed on time, late and by each renewer",
     arguments: () => [VITEST, "run", "test/alerts/renewals.test.ts"],

@@ -24,6 +24,7 @@ import { type CompanyChoice, companyFromArgument, resolveCompany } from "./compa
 import { Control } from "./control.ts";
 import { controlApi } from "./control-api.ts";
 import { type CloudState, DataFolder } from "./data-folder.ts";
+import { DATABASE_AUDIENCE, Databases, POSTGRESQL_DOMAIN } from "./databases.ts";
 import { DEVOPS_AUDIENCE, Devops } from "./devops/devops.ts";
 import { Organization } from "./devops/organization.ts";
 import { type AppRegistration, entra } from "./entra.ts";
@@ -237,7 +238,9 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
   });
   const acmeAuthority = new AcmeAuthority(origin("letsencrypt.localhost"), resources);
   const governance = new GovernanceStore();
+  const databases = new Databases(tokens, certificate);
   const control = new Control({
+    databases,
     devops,
     governance,
     directory: new DirectoryControl(directory, targets),
@@ -272,6 +275,7 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
     MAIL_AUDIENCE,
     CONFIGURATION_AUDIENCE,
     DEVOPS_AUDIENCE,
+    DATABASE_AUDIENCE,
   ];
   services = {
     "login.localhost": entra({
@@ -347,6 +351,7 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
     saml: { metadata: () => saml.metadata() },
     async stop() {
       await events.waitUntilSent();
+      await databases.stop();
       await Promise.all([tlsServer, plainServer, identityProvider.server, kubernetesServer].map(close));
       if (temporary !== undefined) rmSync(temporary, { recursive: true, force: true });
     },
@@ -440,7 +445,7 @@ function environment(
     AZURE_RESOURCE_MANAGER_ENDPOINT: resourceManagerUrl,
     AZURE_KEY_VAULT_SUFFIX: VAULT_SUFFIX,
     AZURE_APP_CONFIGURATION_SUFFIX: "azconfig.localhost",
-    AZURE_RESOURCE_DOMAINS: KEY_SERVICE_DOMAINS.join(","),
+    AZURE_RESOURCE_DOMAINS: [...KEY_SERVICE_DOMAINS, POSTGRESQL_DOMAIN].join(","),
     AZURE_MAPS_ENDPOINT: origin(MAPS_HOST),
     SERVICE_KEY_VAULT_URL: origin(`${SERVICE_VAULT}.${VAULT_SUFFIX}`),
     IDENTITY_ENDPOINT: `http://127.0.0.1:${state.controlPort}/msi/token`,

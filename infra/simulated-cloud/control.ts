@@ -13,6 +13,7 @@ import type {
   CompanySubscription,
   CompanyVault,
 } from "./company/company.ts";
+import type { Databases } from "./databases.ts";
 import type { Devops } from "./devops/devops.ts";
 import type { EventDelivery, EventGrid, ExpiryEvent } from "./event-grid.ts";
 import type { ActiveFault, Fault, Faults } from "./faults.ts";
@@ -39,6 +40,7 @@ import type { ReceivedRequest, WebhookSinks } from "./webhook-sink.ts";
 
 /** The parts of the cloud whose state the control operations read and change. */
 export interface ControlParts {
+  databases: Databases;
   devops: Devops;
   governance: GovernanceStore;
   resources: VaultStore;
@@ -102,6 +104,8 @@ export class Control {
 
   /** Rules of the subscriptions for deployments: permissions, policies, locks, names. */
   readonly governance: GovernanceStore;
+  /** Names of database servers, and faults of their connections. */
+  readonly databases: Databases;
 
   /** The company's resources other than vaults. */
   readonly consumers: ConsumersControl;
@@ -115,6 +119,7 @@ export class Control {
     this.directory = parts.directory;
     this.devops = parts.devops;
     this.governance = parts.governance;
+    this.databases = parts.databases;
     this.consumers = parts.consumers;
     this.tenants = parts.tenants;
     this.acmeAuthority = parts.acmeAuthority;

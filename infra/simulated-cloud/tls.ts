@@ -26,6 +26,7 @@ const DNS_NAMES = [
   "*.webpubsub.localhost",
   "*.batch.localhost",
   "*.azurecr.localhost",
+  "*.postgres.localhost",
   "atlas.localhost",
   "aws.localhost",
   "hashicorp.localhost",

@@ -1,6 +1,7 @@
 // Checks the role with which rotations regenerate keys of Azure resources. Its actions by kind are in a file that both languages
-// read. The file and the documentation must agree with the table of kinds of the service.
+// read. The file and the documentation must agree with the tables of kinds of the service.
 
+import { ENGINES } from "../../shared/rotation/database-logins/engines.ts";
 import { KEY_KINDS } from "../../shared/rotation/resource-keys/kinds.ts";
 import { differences } from "./clouds.ts";
 import type { Deployment } from "./evaluation/deployed.ts";
@@ -13,9 +14,12 @@ import { cellsOf } from "./markdown-sections.ts";
 const FILE = "infra/azure/rotation/key-actions.json";
 const PAGE = "docs/rotation-key-roles.md";
 
-/** Actions by kind, for all kinds whose keys the service rotates. */
-const ACTIONS = new Map(
-  KEY_KINDS.filter(({ reportOnly }) => reportOnly === undefined).map(({ name, actions }) => [name, actions]),
+/** Actions by kind, for all kinds whose keys or logins the service rotates. */
+const ACTIONS = new Map<string, readonly string[]>(
+  [...KEY_KINDS.filter(({ reportOnly }) => reportOnly === undefined), ...ENGINES].map(({ name, actions }) => [
+    name,
+    actions,
+  ]),
 );
 
 /** Checks that the file and the page list exactly the actions of each kind. */

@@ -156,6 +156,15 @@ const OLD_SECRET_DELETED = new Set(["oldSecretGone", "applicationGone"]);
 
 const isOfKey = ({ issuer }: RotationRecord): boolean => issuer === "resourceKey";
 
+const isOfLogin = ({ loginId }: RotationRecord): boolean => loginId !== undefined;
+
+/** Describes what a completed rotation of a database login did. */
+const completedLoginText = ({ newKeyId, oldKeyId }: RotationRecord, written: string) => ({
+  what: "has another login in use",
+  done: `${newKeyId} got a new password, which was written to ${written}. Then ${oldKeyId} got a random password that is stored nowhere.`,
+  safe: `Sign-in as ${newKeyId} works. Open sessions of ${oldKeyId} stay.`,
+});
+
 /** Describes what a completed rotation of a resource's key did. */
 function completedKeyText({ newKeyId, oldKeyId, regenerateOld }: RotationRecord, written: string) {
   return {
@@ -186,6 +195,7 @@ function resultOf(record: RotationRecord, now: Date): NoticeText {
         ? `The new version expires on ${until}. Earlier versions are still in the vault.`
         : `${record.finish?.force ? "" : "Sign-in with the new secret works. "}It expires on ${until ?? "the date shown in Microsoft Entra"}.`,
       ...(isOfKey(record) && completedKeyText(record, written)),
+      ...(isOfLogin(record) && completedLoginText(record, written)),
       next: "No action is needed, unless an unknown consumer used the old value.",
     };
   }
@@ -210,7 +220,9 @@ function resultOf(record: RotationRecord, now: Date): NoticeText {
       ? ""
       : isOfKey(record)
         ? "No key was regenerated."
-        : "The new secret of this rotation was deleted.";
+        : isOfLogin(record)
+          ? "No password in use was changed."
+          : "The new secret of this rotation was deleted.";
   return {
     ...base,
     what: status === "rolledBack" ? "was not rotated: the rotation was rolled back" : "was not rotated",
@@ -223,7 +235,9 @@ function resultOf(record: RotationRecord, now: Date): NoticeText {
           ? "No version was deleted from the vault."
           : isOfKey(record)
             ? `${oldKeyId} was not regenerated.`
-            : `The old secret ${oldKeyId} was not deleted and works until it expires.`,
+            : isOfLogin(record)
+              ? `The password of ${oldKeyId} was not changed.`
+              : `The old secret ${oldKeyId} was not deleted and works until it expires.`,
     next: `${failure?.remedy ?? "See the steps of the rotation."} Then start another rotation.`,
   };
 }
@@ -257,21 +271,36 @@ const KEY_STEP_NAMES: Partial<Record<StepName, string>> = {
   cleanUp: "Delete the temporary copies of the keys",
 };
 
+/** Steps with another name if the rotation replaces a login of a database. */
+const LOGIN_STEP_NAMES: Partial<Record<StepName, string>> = {
+  create: "Set the password of the user that is not in use",
+  prove: "Test sign-in with the new password",
+  publish: "Save the new login to Key Vault",
+  verify: "Update consumers and check that they use the new login",
+  overlap: "Keep both logins valid for the overlap period",
+  revoke: "Give the old user a random password that is stored nowhere",
+  putBack: "Save the old login to Key Vault again",
+  restore: "Check that consumers use the old login again",
+  removeNew: "Check that nothing uses the new login",
+  cleanUp: "Delete the temporary copy of the new password",
+};
+
 /** Names the failed step at which the rotation stopped. Empty if no step has failed. */
 function stepText(record: RotationRecord): string {
   const failed = record.steps.findLast(({ status }) => status === "failed");
   if (failed === undefined) return "";
-  const name = (isOfKey(record) ? KEY_STEP_NAMES[failed.name] : undefined) ?? STEP_NAMES[failed.name];
+  const otherNames = isOfKey(record) ? KEY_STEP_NAMES : isOfLogin(record) ? LOGIN_STEP_NAMES : {};
+  const name = otherNames[failed.name] ?? STEP_NAMES[failed.name];
   return ` at the step “${name}”`;
 }
 
 /**
- * Says until when the new secret is valid beside the old one. Empty for vault secrets, for keys of resources, which don't expire,
- * and if the old secret may be gone.
+ * Says until when the new secret is valid beside the old one. Empty for vault secrets, for keys of resources and logins of
+ * databases, which don't expire, and if the old secret may be gone.
  */
 function validityText(record: RotationRecord, now: Date): string {
   const { newKeyId, newExpiresAt, revokingSince } = record;
-  if (isVaultSecret(record) || isOfKey(record) || newKeyId === undefined) return "";
+  if (isVaultSecret(record) || isOfKey(record) || isOfLogin(record) || newKeyId === undefined) return "";
   if (newExpiresAt === undefined || revokingSince !== undefined) return "";
   return ` Both secrets work until they expire. The new one expires on ${timeText(new Date(newExpiresAt), now)}.`;
 }
@@ -315,6 +344,15 @@ function waitingTextOf(record: RotationRecord): NoticeText {
       done: `${newKeyId} was regenerated and is in use.`,
       safe: `Both keys work. ${oldKeyId} is unchanged.`,
       next: "Finish the rotation once nothing uses the old key. The rotation shows what still uses it.",
+    };
+  }
+  if (isOfLogin(record)) {
+    return {
+      ...base,
+      what: "has a rotation that can't end, because something may still use the old login",
+      done: `${newKeyId} got a new password and is in use.`,
+      safe: `Both logins work. The password of ${oldKeyId} is unchanged.`,
+      next: "Finish the rotation once nothing uses the old login. The rotation shows what still uses it.",
     };
   }
   return {

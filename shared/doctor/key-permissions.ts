@@ -2,10 +2,11 @@ import pMap from "p-map";
 import type { CloudFailure } from "../platform/azure/failure.ts";
 import type { RoleAssignments } from "../platform/azure/role-assignments.ts";
 import { MINUTE_MS } from "../platform/time.ts";
-import { KEY_KINDS, type KeyKind } from "../rotation/resource-keys/kinds.ts";
+import { ENGINES } from "../rotation/database-logins/engines.ts";
+import { KEY_KINDS } from "../rotation/resource-keys/kinds.ts";
 import { type OwnRoles, ownRolesOrFailure, readOwnRoles } from "./own-roles.ts";
 
-/** What the service's identity may do with the keys of one kind. */
+/** What the service's identity may do with the keys, or the servers of logins, of one kind. */
 interface KindPermissions {
   /** Scopes at which roles permit all actions of the kind, in lower case. Scopes inside of them are left out. */
   scopes: string[];
@@ -25,7 +26,7 @@ const SUBSCRIPTIONS_AT_ONCE = 4;
 const TIMEOUT_MS = MINUTE_MS;
 
 /**
- * Reads which keys of Azure resources the service's roles permit it to rotate now. Makes one request for each monitored
+ * Reads which keys of Azure resources the service's roles permit it to rotate now, and which database servers to read. Makes one request for each monitored
  * subscription, and one for each role.
  */
 export async function readKeyPermissions(deps: {
@@ -59,11 +60,14 @@ interface Subscription {
 }
 
 function summarize(subscriptions: readonly Subscription[], coverage: string[]): KeyPermissions {
-  const rotated = KEY_KINDS.filter(({ reportOnly }) => reportOnly === undefined);
+  const rotated = [...KEY_KINDS.filter(({ reportOnly }) => reportOnly === undefined), ...ENGINES];
   return { kinds: new Map(rotated.map((kind) => [kind.name, permissionsOf(kind, subscriptions)])), coverage };
 }
 
-function permissionsOf({ actions }: KeyKind, subscriptions: readonly Subscription[]): KindPermissions {
+function permissionsOf(
+  { actions }: { actions: readonly string[] },
+  subscriptions: readonly Subscription[],
+): KindPermissions {
   // What is missing at each scope at which a role permits one of the actions.
   const missingByScope = new Map<string, string[]>();
   for (const { subscriptionId, roles } of subscriptions) {

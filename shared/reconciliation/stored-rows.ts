@@ -42,6 +42,7 @@ import type { Entity } from "../platform/storage/entity.ts";
 import { isListKey, keyEnd, LIST_PREFIX } from "../platform/storage/keys.ts";
 import { listEntity } from "../platform/storage/row-lists.ts";
 import type { Range, StorageCorrupt, Tables } from "../platform/storage/tables.ts";
+import { DatabaseLogins, RegisteredUsers } from "../rotation/database-logins/registrations.ts";
 import { MatchPointers, MatchRows } from "../rotation/match.ts";
 import { Status as IndexStatus, VaultIndexes } from "../rotation/match-index.ts";
 import { Policies } from "../rotation/policy.ts";
@@ -228,6 +229,8 @@ export const OTHER_ROWS: readonly StoredKind[] = [
   rows(KeyLinks, "keyLinks", "*"),
   rows(Comparisons, "keyComparisons", "*"),
   rows(KeyLinkPointers, "linkedSecrets", "*"),
+  rows(DatabaseLogins, "databaseLogins", "db-*"),
+  rows(RegisteredUsers, "databaseLogins", "user|*"),
   ...runs(KeyLinkRuns, "keyLinkRuns"),
   rows(VaultIndexes, "vaults", "*"),
   rows(IndexStatus, "status", "status"),

@@ -112,6 +112,9 @@ export const RotationQuery = z.strictObject({
   resourceId: z.string().max(2048).optional().meta({
     description: "Only rotations of keys of this Azure resource. Can't be combined with `appId` or `assetId`.",
   }),
+  credentialId: z.string().max(64).optional().meta({
+    description: "Only rotations of this registered database login. Can't be combined with the other subjects.",
+  }),
   start_date: queryInstant("start").optional(),
   end_date: queryInstant("end").optional(),
 });
@@ -135,22 +138,23 @@ const summary = {
   appName: z.string().nullable(),
   oldKeyId: z.string().nullable().meta({
     description:
-      "Key ID of the client secret, or name of the resource's key, that is replaced. Null for a vault secret.",
+      "Key ID of the client secret, name of the resource's key, or name of the database user, that is replaced. Null for a vault secret.",
   }),
   newKeyId: z.string().nullable().meta({
     description:
-      "Key ID of the new client secret, or name of the resource's key that was regenerated. Null until it is created.",
+      "Key ID of the new client secret, name of the resource's key that was regenerated, or name of the database user that got a new password. Null until it is created.",
   }),
   assetId: z.string().nullable().meta({
     description: "Asset ID of the rotated vault secret. Null for an application's client secret and a resource's key.",
   }),
   resourceId: z.string().nullable().meta({
-    description: "ID of the Azure resource whose key is replaced. Null for other rotations.",
+    description:
+      "ID of the Azure resource whose key is replaced, or of the database server whose login is replaced. Null for other rotations.",
     example:
       "/subscriptions/9a3b1c52-6a0e-4c7d-9b57-0d3d3a1f2e4b/resourceGroups/rg-payments/providers/Microsoft.Storage/storageAccounts/stpayments",
   }),
   keyKind: z.string().nullable().meta({
-    description: "Kind of that resource, such as `storage`. Null for other rotations.",
+    description: "Kind of that resource, such as `storage` or `postgresqlLogin`. Null for other rotations.",
     example: "storage",
   }),
   status,

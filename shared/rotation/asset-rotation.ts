@@ -8,6 +8,7 @@ import { invalidBody, notFound, Problem } from "../platform/http/problem.ts";
 import type { Randomness } from "../platform/runtime.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import type { RotateAssetRequest } from "./asset-api.ts";
+import type { LoginRegistrations } from "./database-logins/registrations.ts";
 import { generateValue } from "./generate.ts";
 import type { MatchFinder } from "./matches.ts";
 import { namedPlaces } from "./named-places.ts";
@@ -15,16 +16,17 @@ import { type OnObstacle, remedies, throwObstacle } from "./obstacles.ts";
 import { currentVersion } from "./plan-places.ts";
 import { DEFAULT_OVERLAP_DAYS } from "./policy.ts";
 import { throwAsProblem } from "./problems.ts";
-import type { ClientSecretRequest, ResourceKeyRequest, RotationRequest } from "./request.ts";
+import type { ClientSecretRequest, DatabaseLoginRequest, ResourceKeyRequest, RotationRequest } from "./request.ts";
 import type { KeyLinkStore } from "./resource-keys/links.ts";
-import type { Place } from "./targets.ts";
+import { type Place, placeKey } from "./targets.ts";
 
 /** Rotation of a secret by its asset ID. */
 export interface AssetRotation {
   /**
    * Returns the rotation request for an asset. If the asset is a client secret, or a vault secret whose match with a client
-   * secret is `certain`, the request rotates the client secret. If the vault secret stores a key of an Azure resource and the body
-   * has no new value, the request rotates that key. Otherwise it rotates the vault secret itself.
+   * secret is `certain`, the request rotates the client secret. If the vault secret stores a key of an Azure resource or is
+   * registered for a login of a database, and the body has no new value, the request rotates that key or login. Otherwise it
+   * rotates the vault secret itself.
    *
    * @param onObstacle - Called with a problem that prevents the rotation: here `valueRequired`, if the request lacks the new
    * value. A dry run collects such problems. By default the problem is thrown.
@@ -40,6 +42,7 @@ export function createAssetRotation(deps: {
   vaults: VaultSecretsClients;
   matches: Pick<MatchFinder, "credentialOf">;
   keyLinks: Pick<KeyLinkStore, "resourceOf">;
+  logins: Pick<LoginRegistrations, "all">;
   randomness: Randomness;
 }): AssetRotation {
   const { tables, randomness } = deps;
@@ -86,6 +89,10 @@ export function createAssetRotation(deps: {
     if (body.newValue === undefined && body.generate === undefined) {
       const key = await deps.keyLinks.resourceOf(secret, current.tags).catch(throwAsProblem);
       if (key !== undefined) return requestForResourceKey(key.resourceId, body, secret);
+      const login = (await deps.logins.all()).find(({ places }) =>
+        places.some((one) => placeKey(one) === placeKey(secret)),
+      );
+      if (login !== undefined) return requestForLogin(login.credentialId, body);
     }
     if (body.targets !== undefined) {
       throw invalidBody("targets", "can't be given: this secret is no application's client secret and has one place");
@@ -206,6 +213,14 @@ const requestForResourceKey = (
   acceptUnread: body.acceptUnread,
   ...consumerOptions(body),
 });
+
+/** Returns the request that rotates the login of a database. @throws {Problem} invalidRequest for `targets`. */
+function requestForLogin(loginId: string, body: RotateAssetRequest): DatabaseLoginRequest {
+  if (body.targets !== undefined)
+    throw invalidBody("targets", "can't be given for a login: all registered vault secrets get the new one");
+  const { reason, expiryDays, overlapDays = DEFAULT_OVERLAP_DAYS } = body;
+  return { issuer: "databaseLogin", loginId, reason, expiryDays, overlapDays, ...consumerOptions(body) };
+}
 
 const consumerOptions = ({ includeResources, skipVerification, restartApps }: RotateAssetRequest) => ({
   includeResources,

@@ -2,26 +2,35 @@ import * as z from "zod";
 import { assetId } from "../inventory/asset.ts";
 import { parseResourceId, resourceName } from "../platform/azure/resource-id.ts";
 import { pageParameters } from "../platform/http/paging.ts";
+import { invalidBody } from "../platform/http/problem.ts";
 import { wholeNumber } from "../platform/http/whole-number.ts";
 import { ListFailure, RUN_STATUSES } from "../platform/runs/discovery-runs.ts";
 import { acceptUnread, consumersOptions, dryRun, placesOptions } from "./api.ts";
+import { ENGINES } from "./database-logins/engines.ts";
+import type { DatabaseLogin, RegistrationRequest } from "./database-logins/registrations.ts";
+import type { DatabaseServer } from "./database-logins/server-list.ts";
 import { namedPlaces } from "./named-places.ts";
 import { DEFAULT_OVERLAP_DAYS, MAX_EXPIRY_DAYS, MAX_OVERLAP_DAYS } from "./policy.ts";
-import type { ResourceKeyRequest } from "./request.ts";
-import type { Credential } from "./resource-keys/credential-list.ts";
+import type { DatabaseLoginRequest, ResourceKeyRequest } from "./request.ts";
+import { type Credential, credentialOfLogin } from "./resource-keys/credential-list.ts";
 import type { RunRecord } from "./resource-keys/discovery-run.ts";
 import { KEY_KINDS } from "./resource-keys/kinds.ts";
+import { type Place, placeKey } from "./targets.ts";
 
 /** API schemas of credentials of Azure resources, and of the discovery that finds them. */
 
 /** ID of a credential in examples. */
 export const EXAMPLE_ID = "3f786850e387550fdab836ed7e6dc881-1";
 
+/** Maximum number of vault secrets of a login. A rotation reads each several times. */
+const MAX_LOGIN_PLACES = 20;
+
 /** Largest value of the filter `due`, in days. */
 const MAX_DUE_DAYS = 3650;
 
-const kindName = z.enum(KEY_KINDS.map(({ name }) => name)).meta({
-  description: "Name of the kind of resource. GET /api/automation/rotation/issuers describes each.",
+const kindName = z.enum([...KEY_KINDS, ...ENGINES].map(({ name }) => name)).meta({
+  description:
+    "Name of the kind of resource, or of database login. GET /api/automation/rotation/issuers describes each.",
   example: "storage",
 });
 
@@ -50,11 +59,13 @@ export const CredentialParams = z.object({
 export const CredentialView = z
   .object({
     credentialId: z.string().meta({ description: "ID of the credential.", example: EXAMPLE_ID }),
-    issuer: z.literal("resourceKey").meta({ description: "Kind of issuer that creates the new value." }),
+    issuer: z
+      .enum(["resourceKey", "databaseLogin"])
+      .meta({ description: "Kind of issuer that creates the new value." }),
     kind: kindName,
     title: z.string().meta({ description: "Name of the kind for people.", example: "storage account" }),
     resourceId: z.string().meta({
-      description: "Azure resource ID of the resource that has the keys.",
+      description: "Azure resource ID of the resource that has the keys, or of the database server.",
       example:
         "/subscriptions/9a3b1c52-6a0e-4c7d-9b57-0d3d3a1f2e4b/resourceGroups/rg-payments/providers/Microsoft.Storage/storageAccounts/stpayments",
     }),
@@ -65,12 +76,13 @@ export const CredentialView = z
     subscriptionId: z.string(),
     resourceGroup: z.string().meta({ description: "Resource group of the resource.", example: "rg-payments" }),
     keys: z.array(z.string()).meta({
-      description: "Names of the two keys of the pair. A rotation regenerates the one that is not in use.",
+      description:
+        "Names of the two keys of the pair, or of the two users. A rotation regenerates the key, or sets the password of the user, that is not in use.",
       example: ["key1", "key2"],
     }),
     keyInUse: z.string().nullable().meta({
       description:
-        "Name of the key that the vault secrets stored when they were last compared. Null if they stored different keys.",
+        "Name of the key or user that the vault secrets stored when they were last compared. Null if they stored different ones.",
       example: "key1",
     }),
     expiresOn: z.iso
@@ -84,7 +96,9 @@ export const CredentialView = z
             assetId: z.string().meta({ description: "Asset ID of the vault secret." }),
             vaultName: z.string(),
             secretName: z.string(),
-            keyName: z.string().meta({ description: "Name of the key that the secret stored.", example: "key1" }),
+            keyName: z
+              .string()
+              .meta({ description: "Name of the key or user that the secret stored.", example: "key1" }),
             version: z.string().meta({ description: "Version of the secret that was compared." }),
             comparedAt: z.iso.datetime().meta({ description: "Time of the last comparison." }),
             comparedBy: z.string().meta({
@@ -120,7 +134,7 @@ export const RotateCredentialRequest = z
     }),
     regenerateOld: z.boolean().default(false).meta({
       description:
-        "Whether the old key is regenerated after the overlap period, if no known place or consumer has it. By default it stays valid until the next rotation.",
+        "Whether the old key is regenerated after the overlap period, if no known place or consumer has it. By default it stays valid until the next rotation. The old user of a database always gets a random password that is stored nowhere.",
     }),
     acceptUnread,
     targets: placesOptions.targets.meta({
@@ -167,6 +181,7 @@ const toInstant = (seconds: number | undefined): string | null =>
   seconds === undefined ? null : new Date(seconds * 1000).toISOString();
 
 export function credentialView({
+  issuer,
   credentialId,
   resourceId,
   kind,
@@ -174,11 +189,13 @@ export function credentialView({
   places,
 }: Credential): z.input<typeof CredentialView> {
   const id = parseResourceId(resourceId);
-  const names = new Set(places.map(({ keyName }) => keyName));
+  const names = [...new Set(places.map(({ keyName }) => keyName))];
+  // A registration that lacks something can have secrets that name neither user.
+  const keyInUse = names.length === 1 && pair.includes(names[0]!) ? names[0]! : null;
   const expiries = places.flatMap(({ expiresOn }) => expiresOn ?? []);
   return {
     credentialId,
-    issuer: "resourceKey",
+    issuer,
     kind: kind.name,
     title: kind.title,
     resourceId,
@@ -186,7 +203,7 @@ export function credentialView({
     subscriptionId: id?.subscriptionId ?? "",
     resourceGroup: id?.resourceGroup ?? "",
     keys: [...pair],
-    keyInUse: names.size === 1 ? [...names][0]! : null,
+    keyInUse,
     expiresOn: toInstant(expiries.length === 0 ? undefined : Math.min(...expiries)),
     places: places.map(({ vaultName, secretName, keyName, version, comparedAt, by, expiresOn }) => ({
       assetId: assetId({ vaultName, type: "secret", name: secretName }),
@@ -201,17 +218,119 @@ export function credentialView({
   };
 }
 
-/** Returns the request of the rotation of a credential. */
-export const rotationRequestOf = (
-  { resourceId, pair }: Credential,
+/**
+ * Returns the request of the rotation of a credential.
+ *
+ * @throws {Problem} invalidRequest for a login if `targets` are not all of its secrets, because all of them change.
+ */
+export function rotationRequestOf(
+  { issuer, credentialId, resourceId, pair, places }: Credential,
   { dryRun: _, targets, ...options }: z.output<typeof RotateCredentialRequest>,
-): ResourceKeyRequest => ({
-  issuer: "resourceKey",
-  resourceId,
-  pair: pair[0],
-  targets: namedPlaces(targets),
-  ...options,
+): ResourceKeyRequest | DatabaseLoginRequest {
+  const named = namedPlaces(targets);
+  if (issuer === "resourceKey") return { issuer, resourceId, pair: pair[0], targets: named, ...options };
+  const keysOf = (all: readonly Place[]) => all.map(placeKey).toSorted().join();
+  if (named !== undefined && keysOf(named) !== keysOf(places))
+    throw invalidBody("targets", "must be all registered vault secrets of a login, because all of them change");
+  const { regenerateOld: _regenerateOld, acceptUnread: _acceptUnread, ...rest } = options;
+  return { issuer, loginId: credentialId, ...rest };
+}
+
+/** Names that need no quotes in a statement and no escaping in any format of a secret. */
+const userName = z.string().regex(/^[A-Za-z_][A-Za-z0-9_.-]{0,62}$/);
+
+export const DatabaseServerList = z
+  .object({
+    items: z.array(
+      z
+        .object({
+          serverId: z.string().meta({
+            description: "Azure resource ID of the server.",
+            example:
+              "/subscriptions/9a3b1c52-6a0e-4c7d-9b57-0d3d3a1f2e4b/resourceGroups/rg-payments/providers/Microsoft.DBforPostgreSQL/flexibleServers/psql-payments",
+          }),
+          name: z.string().meta({ description: "Name of the server.", example: "psql-payments" }),
+          kind: z.enum(ENGINES.map(({ name }): string => name)).meta({
+            description: "Name of the kind of its logins, as in `kind` of a credential.",
+            example: "postgresqlLogin",
+          }),
+          subscriptionId: z.string(),
+          resourceGroup: z.string().meta({ description: "Resource group of the server.", example: "rg-payments" }),
+        })
+        .meta({ id: "DatabaseServer" }),
+    ),
+  })
+  .meta({ id: "DatabaseServerList" });
+
+export function databaseServerView({ serverId, name, engine }: DatabaseServer) {
+  const { subscriptionId, resourceGroup } = parseResourceId(serverId)!;
+  return { serverId, name, kind: engine.name, subscriptionId, resourceGroup };
+}
+
+export const RegisterCredentialRequest = z
+  .strictObject({
+    serverId: z.string().min(1).max(900).meta({
+      description: "Azure resource ID of the server: a PostgreSQL flexible server in a monitored subscription.",
+      example:
+        "/subscriptions/9a3b1c52-6a0e-4c7d-9b57-0d3d3a1f2e4b/resourceGroups/rg-payments/providers/Microsoft.DBforPostgreSQL/flexibleServers/psql-payments",
+    }),
+    database: z
+      .string()
+      .min(1)
+      .max(63)
+      .meta({ description: "Database to which the users connect.", example: "payments" }),
+    users: z.tuple([userName, userName]).meta({
+      description: "Names of the two users. Both need the same rights.",
+      example: ["payments_a", "payments_b"],
+    }),
+    signInAs: z.string().min(1).max(63).meta({
+      description: "Name of the service's identity on the server: the role that is mapped to its Entra principal.",
+      example: "credential-lifecycle",
+    }),
+    places: z
+      .array(z.string().min(1).max(300))
+      .min(1)
+      .max(MAX_LOGIN_PLACES)
+      .meta({
+        description:
+          "Asset IDs of the vault secrets that store the login. All get the new one. Each must name the user: a URI, a connection string, or JSON with a user and a password.",
+        example: ["kv-payments.secret.database-url"],
+      }),
+    dryRun: z.boolean().default(false).meta({
+      description: "Returns 200 with what is missing, without any change.",
+    }),
+  })
+  .meta({ id: "RegisterCredentialRequest" });
+
+export const RegisteredCredential = CredentialView.extend({
+  credentialId: CredentialView.shape.credentialId.nullable().meta({ description: "Null for a dry run." }),
+  missing: z.array(z.string()).meta({
+    description: "What prevents the registration, as sentences. Empty after a registration.",
+    example: [],
+  }),
+}).meta({ id: "RegisteredRotationCredential" });
+
+/** Returns the registration that a request asks for. @throws {Problem} invalidRequest */
+export const registrationRequestOf = ({
+  dryRun: _,
+  places,
+  ...rest
+}: z.output<typeof RegisterCredentialRequest>): RegistrationRequest => ({
+  ...rest,
+  places: namedPlaces(places) ?? [],
 });
+
+/** Returns the view of a login that was registered. */
+export const registeredView = (login: DatabaseLogin): z.input<typeof RegisteredCredential> => ({
+  ...credentialView(credentialOfLogin(login)),
+  missing: [],
+});
+
+/** Returns the view of the login that a dry run would register. */
+export const checkedView = (
+  login: DatabaseLogin,
+  missing: readonly string[],
+): z.input<typeof RegisteredCredential> => ({ ...registeredView(login), credentialId: null, missing: [...missing] });
 
 export function discoveryView(run: RunRecord): z.input<typeof CredentialDiscovery> {
   const { runId, status, requestedBy, createdAt, finishedAt, failures } = run;

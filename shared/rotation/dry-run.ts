@@ -6,10 +6,11 @@ import type { RotationRequest } from "./request.ts";
 import type { RotationRecord } from "./rotation.ts";
 import { NOBODY, type Rotations } from "./rotations.ts";
 
-/** The subject of a dry run: a client secret of an application, a key of a resource, or an asset. */
+/** The subject of a dry run: a client secret of an application, a key of a resource, a login of a database, or an asset. */
 type PlannedSubject =
   | { appId: string; oldKeyId: string }
   | { issuer: "resourceKey"; resourceId: string; keyKind: string }
+  | { loginId: string; resourceId: string; keyKind: string }
   | { assetId: string };
 
 /**

@@ -39,15 +39,18 @@ export async function holdVaultSecret(serviceVault: ServiceKeyVault, rotationId:
 export const heldCopyNames = (record: RotationRecord): string[] =>
   isVaultSecret(record)
     ? [heldCopyName(record.rotationId)]
-    : record.attempts.flatMap(({ keyId, isValueKept }) =>
-        keyId === undefined || isValueKept ? [] : [heldCopyName(record.rotationId, keyId)],
+    : record.attempts.flatMap(({ keyId, copyId = keyId, isValueKept }) =>
+        copyId === undefined || isValueKept ? [] : [heldCopyName(record.rotationId, copyId)],
       );
 
 /** Returns the new value; undefined when the held copy was deleted. */
 export async function readHeldCopy(context: StepContext): Promise<string | undefined> {
   const { record, deps } = context;
   if (isVaultSecret(record)) return await deps.serviceVault.readSecret(heldCopyName(record.rotationId));
-  return record.newKeyId === undefined ? undefined : await readHeldValue(context, record.newKeyId);
+  const { newKeyId } = record;
+  if (newKeyId === undefined) return undefined;
+  const copyId = record.attempts.findLast(({ keyId }) => keyId === newKeyId)?.copyId ?? newKeyId;
+  return await readHeldValue(context, copyId);
 }
 
 /**

@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { queryBoolean } from "../platform/http/query-boolean.ts";
+import { type DatabaseEngine, ENGINES } from "./database-logins/engines.ts";
 import type { Issuer } from "./issuers/issuer.ts";
 import { isProvenByRequest, KEY_KINDS, type KeyKind, requestOf } from "./resource-keys/kinds.ts";
 import { ISSUER_KINDS } from "./rotation.ts";
@@ -14,14 +15,16 @@ const CredentialKindView = z
       .string()
       .meta({ description: "Type of the Azure resource.", example: "Microsoft.Storage/storageAccounts" }),
     pairs: z.array(z.array(z.string())).meta({
-      description: "Names of the keys. The two keys of a pair have the same rights, so one can replace the other.",
+      description:
+        "Names of the keys. The two keys of a pair have the same rights, so one can replace the other. Empty for logins of databases, whose users are registered.",
       example: [["key1", "key2"]],
     }),
     connectionStrings: z
       .boolean()
       .meta({ description: "Whether the service finds and rewrites the key in connection strings." }),
     actions: z.array(z.string()).meta({
-      description: "Actions that the service's identity needs to find the resource, list its keys and regenerate one.",
+      description:
+        "Actions that the service's identity needs in Azure: to find the resource, list its keys and regenerate one, or to read the server.",
       example: ["Microsoft.Storage/storageAccounts/listkeys/action"],
     }),
     permissions: z
@@ -60,7 +63,9 @@ const CredentialKindView = z
       .meta({ description: "Documentation of the request or of the reason. Null if keys are not rotated." }),
     rotatable: z.boolean().meta({ description: "Whether rotations can regenerate a key of the kind." }),
     reason: z.string().nullable().meta({ description: "Why no key of the kind is rotated. Null if keys are rotated." }),
-    documentation: z.url().meta({ description: "Azure's page about the call that regenerates a key." }),
+    documentation: z.url().meta({
+      description: "Azure's page about the call that regenerates a key, or about the sign-in of Entra identities.",
+    }),
   })
   .meta({ id: "RotatableResource" });
 
@@ -68,7 +73,7 @@ const IssuerView = z
   .object({
     kind: z.enum(ISSUER_KINDS).meta({
       description:
-        "`clientSecret`: client secrets of Entra applications. `resourceKey`: keys of Azure resources that have two keys.",
+        "`clientSecret`: client secrets of Entra applications. `resourceKey`: keys of Azure resources that have two keys. `databaseLogin`: two alternating users of a database server.",
     }),
     title: z.string().meta({ description: "Name of the kind for people.", example: "Client secret of an application" }),
     canHoldTwo: z
@@ -96,7 +101,7 @@ const IssuerView = z
           "Permissions that the service's identity needs for this kind, besides those for vaults and consumers. POST /system/permissions/check tests them.",
       }),
     kinds: z.array(CredentialKindView).meta({
-      description: "Kinds of Azure resources whose keys are rotated. Empty for issuers without kinds.",
+      description: "Kinds of Azure resources whose keys or logins are rotated. Empty for issuers without kinds.",
     }),
   })
   .meta({ id: "RotationIssuer" });
@@ -127,7 +132,32 @@ export const issuerView = (issuer: Issuer, permissions: KindPermissions | undefi
   canHoldTwo: issuer.canHoldTwo,
   regenerates: issuer.regenerates,
   permissions: issuer.permissions.map(({ name, purpose, optional }) => ({ name, purpose, optional })),
-  kinds: issuer.kind === "resourceKey" ? KEY_KINDS.map((kind) => kindView(kind, permissions)) : [],
+  kinds:
+    issuer.kind === "resourceKey"
+      ? KEY_KINDS.map((kind) => kindView(kind, permissions))
+      : issuer.kind === "databaseLogin"
+        ? ENGINES.map((engine) => engineView(engine, permissions))
+        : [],
+});
+
+const engineView = (
+  { name, title, type, actions, documentation }: DatabaseEngine,
+  permissions: KindPermissions | undefined,
+): z.input<typeof CredentialKindView> => ({
+  name,
+  title,
+  resourceType: type,
+  pairs: [],
+  connectionStrings: true,
+  actions: [...actions],
+  permissions: permissions?.get(name) ?? null,
+  proof: "request",
+  proofRequest: "SELECT 1",
+  proofReason: null,
+  proofDocumentation: documentation,
+  rotatable: true,
+  reason: null,
+  documentation,
 });
 
 function kindView(kind: KeyKind, permissions: KindPermissions | undefined): z.input<typeof CredentialKindView> {

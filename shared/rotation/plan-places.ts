@@ -4,6 +4,8 @@ import type { Config } from "../platform/config/config.ts";
 import { Problem } from "../platform/http/problem.ts";
 import { choosePlaces, type PlacesRequest } from "./choose-places.ts";
 import type { ConsumersOfSecrets } from "./consumer.ts";
+import type { LoginServers } from "./database-logins/login-servers.ts";
+import type { LoginRegistrations } from "./database-logins/registrations.ts";
 import { type OnObstacle, throwObstacle } from "./obstacles.ts";
 import { hasRoomForTags, placeOf } from "./publications.ts";
 import type { KeysClient } from "./resource-keys/keys-client.ts";
@@ -20,6 +22,8 @@ export interface PlanDependencies {
   matches: Matches;
   keys: Pick<KeysClient, "keys">;
   keyLinks: Pick<KeyLinkStore, "comparePlaces" | "comparisonGap">;
+  loginServers: LoginServers;
+  logins: Pick<LoginRegistrations, "get" | "comparePlaces" | "isMonitored">;
   consumers: Pick<ConsumersOfSecrets, "findConsumers" | "currentProblem">;
   config: Pick<Config, "SERVICE_KEY_VAULT_URL" | "HANDOVER_KEY_VAULT_URL">;
 }

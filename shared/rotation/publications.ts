@@ -1,5 +1,6 @@
 import { CloudFailure, unlessMissing } from "../platform/azure/failure.ts";
 import type { SecretVersion, VaultSecrets } from "../platform/azure/vault-secrets.ts";
+import { SERVER_TAG, USER_TAG } from "./database-logins/engines.ts";
 import { KEY_TAG, RESOURCE_TAG } from "./resource-keys/matching.ts";
 import type { Publication } from "./rotation.ts";
 import type { StepContext } from "./step-context.ts";
@@ -24,6 +25,8 @@ export const SERVICE_TAGS = new Set([
   "entra-app-id",
   KEY_TAG,
   RESOURCE_TAG,
+  USER_TAG,
+  SERVER_TAG,
   "managed-by",
   "rotated-at",
 ]);

@@ -38,6 +38,18 @@ export interface ResourceKeyRequest extends ConsumersRequest, Omit<PlacesRequest
   acceptUnread: boolean;
 }
 
+/** Request to replace the login of a database in all registered secrets. The other user of its pair gets a new password. */
+export interface DatabaseLoginRequest extends ConsumersRequest {
+  issuer: "databaseLogin";
+  /** ID of the registration. */
+  loginId: string;
+  reason?: RotationRecord["reason"];
+  /** Days after which the new versions expire. Default: the setting `defaultValidityDays`. */
+  expiryDays?: number | undefined;
+  /** Days until the old user gets an unknown password, 0 to 90. Until then the rotation can be rolled back. */
+  overlapDays: number;
+}
+
 /** Request to write a new value to a vault secret that is not an application's client secret. */
 export interface VaultSecretRequest extends ConsumersRequest {
   secret: Pick<Target, "vaultName" | "vaultUri" | "secretName">;
@@ -50,7 +62,7 @@ export interface VaultSecretRequest extends ConsumersRequest {
 }
 
 /** Request to replace a credential that an issuer creates. */
-export type CredentialRequest = ClientSecretRequest | ResourceKeyRequest;
+export type CredentialRequest = ClientSecretRequest | ResourceKeyRequest | DatabaseLoginRequest;
 
 export type RotationRequest = CredentialRequest | VaultSecretRequest;
 
@@ -71,6 +83,8 @@ export type RotationPlan = Pick<
   | "issuer"
   | "resourceId"
   | "keyKind"
+  | "loginId"
+  | "login"
   | "regenerateOld"
   | "newExpiresAt"
   | "oldHint"

@@ -76,6 +76,8 @@ const Attempt = z.object({
   askedAt: z.string(),
   state: z.enum(["asked", "refused", "made", "discarding", "removed", "left"]),
   keyId: z.string().optional(),
+  /** Names the held copy. Default: the key ID. An issuer that chooses values has another copy for each attempt. */
+  copyId: z.string().optional(),
   /**
    * True if the secret was `left` because it is the application's only valid client secret. Its held copy is then not deleted.
    */
@@ -207,9 +209,11 @@ const Summary = z.object({
   newKeyId: z.string().optional(),
   /** Asset ID of the vault secret. Absent for a credential that an issuer creates. */
   assetId: z.string().optional(),
-  /** Resource whose key is replaced, and the name of its kind in the table of kinds. Only for keys of Azure resources. */
+  /** Resource whose key is replaced, or server of a login, and the name of its kind. Only for keys and logins. */
   resourceId: z.string().optional(),
   keyKind: z.string().optional(),
+  /** ID of the registration of the two users, of whose server `resourceId` is the ID. Only for logins of databases. */
+  loginId: z.string().optional(),
   status: z.enum(ROTATION_STATUSES),
   /** Whether a policy started the rotation. */
   automatic: z.boolean(),
@@ -225,13 +229,16 @@ const Summary = z.object({
 export type RotationSummary = z.infer<typeof Summary>;
 
 /** Kinds of issuers: what creates the new value of a rotation. issuers/issuers.ts lists their implementations. */
-export const ISSUER_KINDS = ["clientSecret", "resourceKey"] as const;
+export const ISSUER_KINDS = ["clientSecret", "resourceKey", "databaseLogin"] as const;
 export type IssuerKind = (typeof ISSUER_KINDS)[number];
 
 const RotationRecord = z.object({
   ...Summary.shape,
-  /** Absent for a vault secret, and for client secrets in rotations of earlier versions: see `issuerKindOf`. */
-  issuer: z.enum(ISSUER_KINDS).optional(),
+  /**
+   * Absent for a vault secret, for client secrets in rotations of earlier versions, and for logins of databases, which have a
+   * `loginId` instead: earlier versions read the row, and would reject another kind here. See `issuerKindOf`.
+   */
+  issuer: z.enum(ISSUER_KINDS).exclude(["databaseLogin"]).optional(),
   expiryDays: z.int(),
   overlapDays: z.int(),
   updateKeyVaults: z.boolean(),
@@ -239,6 +246,14 @@ const RotationRecord = z.object({
   reason: z.enum(ROTATION_REASONS).optional(),
   /** The request named the places to write. During the overlap period, only places that a user confirms are added. */
   namedOnly: z.boolean().optional(),
+  /** The registration at the time of the plan. Only for logins of databases. */
+  login: z
+    .object({
+      database: z.string(),
+      users: z.tuple([z.string(), z.string()]),
+      signInAs: z.string(),
+    })
+    .optional(),
   /** Text that names the new key in connection strings that contain such a name. Only for keys of Azure resources. */
   newKeyReference: z.string().optional(),
   /** The old key is regenerated after the overlap period. Default: it stays valid until the next rotation regenerates it. */
@@ -332,12 +347,20 @@ export interface ClientSecret {
  * Returns the kind of the issuer that creates the new value. Undefined for a vault secret, because its new value comes with the
  * request: an issuer without anything to create, prove or retire would only have empty operations.
  */
-export const issuerKindOf = ({ issuer, assetId }: Pick<RotationRecord, "issuer" | "assetId">): IssuerKind | undefined =>
-  issuer ?? (assetId === undefined ? "clientSecret" : undefined);
+export function issuerKindOf({ issuer, assetId, loginId }: Issued): IssuerKind | undefined {
+  if (loginId !== undefined) return "databaseLogin";
+  return issuer ?? (assetId === undefined ? "clientSecret" : undefined);
+}
+
+/** The members of a rotation, or of a request for one, that decide its issuer. */
+export interface Issued {
+  issuer?: IssuerKind | undefined;
+  assetId?: string | undefined;
+  loginId?: string | undefined;
+}
 
 /** Returns whether the rotation writes a vault secret whose new value came with the request. */
-export const isVaultSecret = (rotation: Pick<RotationRecord, "issuer" | "assetId">): boolean =>
-  issuerKindOf(rotation) === undefined;
+export const isVaultSecret = (rotation: Issued): boolean => issuerKindOf(rotation) === undefined;
 
 /**
  * Returns the client secret that a rotation replaces.
@@ -369,17 +392,44 @@ export function resourceKeyOf({ rotationId, resourceId, keyKind, oldKeyId }: Rot
   return { resourceId, keyKind, oldKeyId };
 }
 
+/** The login of a database that a rotation replaces. */
+export interface RotatedLogin {
+  loginId: string;
+  serverId: string;
+  database: string;
+  users: readonly [string, string];
+  signInAs: string;
+  /** Name of the user in use. */
+  oldUser: string;
+}
+
 /**
- * Returns the subject of a rotation: a client ID, an asset ID or a resource ID in lower case. Only one rotation of a subject runs
- * at a time.
+ * Returns the login that a rotation replaces.
+ *
+ * @throws {Error} for a rotation of another kind, which is a programming error.
  */
-export const subjectOf = ({ appId, assetId, resourceId }: RotatedSubject): string =>
-  appId ?? assetId ?? resourceId?.toLowerCase() ?? "";
+export function databaseLoginOf({ rotationId, loginId, resourceId, oldKeyId, login }: RotationRecord): RotatedLogin {
+  if (loginId === undefined || resourceId === undefined || oldKeyId === undefined || login === undefined)
+    throw new Error(`Rotation ${rotationId} replaces no login of a database.`);
+  const { database, users, signInAs } = login;
+  return { loginId, serverId: resourceId, database, users, signInAs, oldUser: oldKeyId };
+}
+
+/**
+ * Returns the subject of a rotation: a client ID, an asset ID, the ID of a registration, or a resource ID in lower case. Only one
+ * rotation of a subject runs at a time.
+ */
+export const subjectOf = ({ appId, assetId, loginId, resourceId }: RotatedSubject): string =>
+  appId ?? assetId ?? loginId ?? resourceId?.toLowerCase() ?? "";
 
 /** The members of a rotation that name what it rotates, for audit entries. */
-export type RotatedSubject = Pick<RotationSummary, "appId" | "assetId" | "resourceId">;
-export const subjectDetails = ({ appId, assetId, resourceId }: RotatedSubject): Record<string, unknown> =>
-  appId !== undefined ? { appId } : resourceId !== undefined ? { resourceId } : { assetId };
+export type RotatedSubject = Pick<RotationSummary, "appId" | "assetId" | "loginId" | "resourceId">;
+export const subjectDetails = ({ appId, assetId, loginId, resourceId }: RotatedSubject): Record<string, unknown> =>
+  appId !== undefined
+    ? { appId }
+    : resourceId !== undefined
+      ? { resourceId, ...(loginId !== undefined && { loginId }) }
+      : { assetId };
 
 /** Returns a name of the rotated subject for users. */
 export const titleOf = ({ appName, assetId, resourceId, rotationId }: RotationSummary): string =>

@@ -11,6 +11,8 @@ import type { Row } from "../platform/storage/entity.ts";
 import { RowChanged, type Tables } from "../platform/storage/tables.ts";
 import { MINUTE_MS, SECOND_MS } from "../platform/time.ts";
 import type { ConsumersOfSecrets } from "./consumer.ts";
+import type { LoginServers } from "./database-logins/login-servers.ts";
+import type { LoginRegistrations } from "./database-logins/registrations.ts";
 import type { InventoryUpdates } from "./inventory-updates.ts";
 import type { KeysClient } from "./resource-keys/keys-client.ts";
 import type { KeyLinkStore } from "./resource-keys/links.ts";
@@ -56,6 +58,9 @@ export interface StepDependencies {
   /** Keys of Azure resources, and the vault secrets that store them. */
   keys: KeysClient;
   keyLinks: KeyLinkStore;
+  /** Logins of databases: their servers, and the registrations of their users and vault secrets. */
+  loginServers: LoginServers;
+  logins: LoginRegistrations;
   inventory: InventoryUpdates;
   consumers: ConsumersOfSecrets;
   usage: SecretUsage;

@@ -54,6 +54,13 @@ const LOSSES: readonly Loss[] = [
       `Rotations of keys of Azure resources that have not ended: ${count}. This build can't continue them. Finish or cancel them first.`,
   },
   {
+    table: "Rotations",
+    upTo: "7af1c37d",
+    isIn: ({ loginId, endedAt }) => loginId !== undefined && endedAt === undefined,
+    line: (count) =>
+      `Rotations of logins of databases that have not ended: ${count}. This build can't continue them. Finish or cancel them first.`,
+  },
+  {
     table: "IdempotencyKeys",
     upTo: "6da79ba2",
     isIn: () => true,

@@ -144,6 +144,7 @@ const EXPECTED_FAILURES: Record<string, { status: number; needs: string }> = {
   startPasskey: { status: 400, needs: "the person's password" },
   confirmPasskey: { status: 400, needs: "the answer of an authenticator" },
   replaceRecoveryCodes: { status: 409, needs: "a second factor" },
+  registerRotationCredential: { status: 400, needs: "a database server in a monitored subscription" },
   discoverSso: { status: 400, needs: "an identity provider at a public address" },
   ssoCallback: { status: 400, needs: "a response of the identity provider" },
   ssoSamlCallback: { status: 400, needs: "a response of the identity provider" },

@@ -44,6 +44,11 @@ export const UNTESTED_ENDPOINTS: Record<string, string> = {
   ),
   "POST /auth/sso/callback": "needs a response that was signed for it: test/sso/saml/sign-in.test.ts",
   "POST /auth/sso/logout": "needs a logout token that was signed for it: test/sso/sign-out.test.ts",
+  ...Object.fromEntries(
+    ["POST /api/automation/rotation/credentials", "DELETE /api/automation/rotation/credentials/{credential_id}"].map(
+      (endpoint) => [endpoint, "needs a database server: test/rotation/database-login-http.test.ts"],
+    ),
+  ),
   "POST /api/automation/rotation/discover": "has fault tests in test/applications/faults.test.ts",
   ...Object.fromEntries(
     ["features", "logging", "alert-defaults", "retention", "compliance-policy", "automation"].map((category) => [

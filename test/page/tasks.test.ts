@@ -6,3 +6,4 @@
 import "./tasks-finding.ts";
 import "./tasks-fixing.ts";
 import "./tasks-lists.ts";
+import "./tasks-logins.ts";

@@ -112,6 +112,7 @@ function startProcess(
     links: {
       store: async (link) => void (await wrapped.put(KeyLinks, KEY_LINKS, linkKey(link), link)),
     },
+    logins: { all: async () => [], get: async () => Promise.reject(new Error("No login is registered.")) },
     units: async () => [company.subscriptions[0]!.id!],
     audit: crashable({ append: async (event: AuditEvent) => void events.push(event) }, steps),
     queues: crashable(queues, steps),

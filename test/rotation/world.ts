@@ -6,9 +6,9 @@ import type { CallLimits } from "../../shared/platform/azure/calls.ts";
 import { createGraph, type Graph } from "../../shared/platform/azure/graph.ts";
 import { createIdentity } from "../../shared/platform/azure/identity.ts";
 import { keyVaultRowKeys } from "../../shared/platform/azure/row-keys.ts";
-import { createServiceKeyVault } from "../../shared/platform/azure/service-key-vault.ts";
+import { createServiceKeyVault, type ServiceKeyVault } from "../../shared/platform/azure/service-key-vault.ts";
 import { createSignInProof } from "../../shared/platform/azure/sign-in-proof.ts";
-import { createVaultSecrets } from "../../shared/platform/azure/vault-secrets.ts";
+import { createVaultSecrets, type VaultSecretsClients } from "../../shared/platform/azure/vault-secrets.ts";
 import type { Config } from "../../shared/platform/config/config.ts";
 import type { Caller, Tier } from "../../shared/platform/http/endpoint.ts";
 import { systemRandomness } from "../../shared/platform/runtime.ts";
@@ -16,6 +16,11 @@ import type { RowKeys } from "../../shared/platform/storage/signing.ts";
 import { createTables, StorageCorrupt, type Tables } from "../../shared/platform/storage/tables.ts";
 import { MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
 import { type ConsumersOfSecrets, unknownConsumers } from "../../shared/rotation/consumer.ts";
+import { createLoginServers, type LoginServers } from "../../shared/rotation/database-logins/login-servers.ts";
+import {
+  createLoginRegistrations,
+  type LoginRegistrations,
+} from "../../shared/rotation/database-logins/registrations.ts";
 import { heldCopyName } from "../../shared/rotation/held-copies.ts";
 import type { ChangedApplication } from "../../shared/rotation/inventory-updates.ts";
 import type { ClientSecretRequest, RotationRequest, VaultSecretRequest } from "../../shared/rotation/request.ts";
@@ -91,6 +96,8 @@ export class World {
   graphOf: (real: Graph) => Graph = (real) => real;
   /** Wraps the client of keys of Azure resources, so that a test can change its responses. */
   keysOf: (real: KeysClient) => KeysClient = (real) => real;
+  /** Wraps the service's own key vault, so that a test can delay its responses. */
+  serviceVaultOf: (real: ServiceKeyVault) => ServiceKeyVault = (real) => real;
   /** Calls that workers made to storage and the cloud, as `service.method`, oldest first. */
   readonly calls: string[] = [];
   /** Requests to update the inventory: the changed applications, and the names of the changed vaults, oldest first. */
@@ -99,6 +106,8 @@ export class World {
   inventoryFails: boolean | "rowUnreadable" = false;
   /** Whether the queue rejects messages. */
   queueFails = false;
+  /** Whether the subscriptions of database servers are monitored. */
+  isWatched = true;
   readonly #connectionString: string;
   /** How far the clock was ahead at the last write of each row, by row key. */
   readonly #writtenAt = new Map<string, number>();
@@ -204,6 +213,7 @@ export class World {
     const tables = this.#tables();
     const keys = createKeysClient(createArm(cloud), config.cloud, { checks: 6, firstWaitMs: 1 });
     const keyLinks = createKeyLinks({ tables, config, vaults, keys, index: { findSecrets: async () => [] }, log });
+    const { loginServers, logins } = this.#logins(tables, vaults);
     return createRotations({
       tables: crashable("tables", tables),
       queues: crashable("queues", {
@@ -226,13 +236,15 @@ export class World {
       // `crashable` wraps the methods of an object, and this dependency is a function.
       signIn: crashable("signIn", { once: (appId: string, secret: string) => proof(appId, secret, tenantId) }).once,
       vaults: { open: (vault) => crashable("vault", vaults.open(vault)) },
-      serviceVault: crashable("own", createServiceKeyVault(cloud)!),
+      serviceVault: crashable("own", this.serviceVaultOf(createServiceKeyVault(cloud)!)),
       matches: crashable("matches", {
         targetsOf: (app, keyId) => this.matches.targetsOf(app, keyId),
         recordWrittenPlaces: (rotation) => this.matches.recordWrittenPlaces(rotation),
       } satisfies Matches),
       keys: crashable("keys", this.keysOf(keys)),
       keyLinks: crashable("keyLinks", keyLinks),
+      loginServers: crashable("servers", loginServers),
+      logins: crashable("logins", logins),
       inventory: crashable("inventory", {
         applicationChanged: async (application: ChangedApplication) => this.#updateInventory(application),
         vaultChanged: async (vaultName: string) => this.#updateInventory(vaultName),
@@ -249,6 +261,30 @@ export class World {
         check: (consumer, version, since) => this.consumers.check(consumer, version, since),
       } satisfies ConsumersOfSecrets),
     });
+  }
+
+  /** Registrations of database logins, without simulated crashes. */
+  logins(): LoginRegistrations {
+    const vaults = createVaultSecrets({ config: this.config, identity: createIdentity(this.config), log: this.log });
+    return this.#logins(this.#tables(), vaults).logins;
+  }
+
+  #logins(tables: Tables, vaults: VaultSecretsClients): { loginServers: LoginServers; logins: LoginRegistrations } {
+    const { config, log, clock } = this;
+    const identity = createIdentity(config);
+    const arm = createArm({ config, identity, log, limits: this.limits });
+    const loginServers = createLoginServers({ arm, identity, cloud: config.cloud });
+    const logins = createLoginRegistrations({
+      tables,
+      config,
+      vaults,
+      servers: loginServers,
+      isWatched: async () => this.isWatched,
+      audit: { append: async (event: AuditEvent) => void this.events.push(event) },
+      clock,
+      log,
+    });
+    return { loginServers, logins };
   }
 
   #updateInventory(what: ChangedApplication | string): void {

@@ -21,6 +21,11 @@ import { IDEMPOTENCY_KEYS, IdempotencyKeys } from "../../shared/platform/http/id
 import { activeRuns, runKey } from "../../shared/platform/runs/run-store.ts";
 import { pack } from "../../shared/platform/storage/packed-members.ts";
 import type { Tables } from "../../shared/platform/storage/tables.ts";
+import {
+  DATABASE_LOGINS,
+  DatabaseLogins,
+  RegisteredUsers,
+} from "../../shared/rotation/database-logins/registrations.ts";
 import { Status, VaultIndexes } from "../../shared/rotation/match-index.ts";
 import { POLICIES, Policies } from "../../shared/rotation/policy.ts";
 import { RUNS as KEY_LINK_RUNS, Runs as KeyLinkRuns } from "../../shared/rotation/resource-keys/discovery-run.ts";
@@ -158,6 +163,21 @@ async function plantAutomation(tables: Tables, vaultName: string): Promise<void>
   const comparison = { resourceId: key.resourceId, since: SINCE, hasUnread: false };
   await tables.put(Comparisons, COMPARISONS, comparisonKey(key.resourceId), comparison);
   await tables.put(KeyLinkPointers, LINKED_SECRETS, `${vaultName}|one|planted`, { resourceId: key.resourceId });
+  const serverId = `/subscriptions/${GUID}/resourceGroups/one/providers/Microsoft.DBforPostgreSQL/flexibleServers/one`;
+  const { vaultId, secretName, version, comparedAt, by } = link;
+  const loginPlace = { vaultId, vaultName, secretName, user: "one_a", version, comparedAt, by };
+  const loginId = `db-${"0".repeat(32)}`;
+  await tables.put(DatabaseLogins, DATABASE_LOGINS, loginId, {
+    credentialId: loginId,
+    serverId,
+    database: "one",
+    users: ["one_a", "one_b"],
+    signInAs: "lifecycle",
+    places: [loginPlace],
+    registeredAt: SINCE,
+    registeredBy: "admin",
+  });
+  await tables.put(RegisteredUsers, DATABASE_LOGINS, "user|planted", { credentialId: loginId });
   const counts = { resources: 1, resourcesDenied: 0, secrets: 1, secretsDenied: 0, links: 1, removed: 0 };
   await tables.put(KeyLinkRuns, KEY_LINK_RUNS, runKey(ID), { ...RUN, ...counts, attempts: 1 });
   await tables.put(activeRuns(KeyLinkRuns.table), KEY_LINK_RUNS, "active", { runId: ID });

@@ -124,6 +124,7 @@ const TYPES = [
   supportedType("Microsoft.Batch/batchAccounts", "BatchAccount", ["2023-11-01", "2024-07-01"]),
   supportedType("Microsoft.ContainerRegistry/registries", "ContainerRegistry", ["2023-07-01", "2025-11-01"]),
   supportedType("Microsoft.Devices/IotHubs", "IotHub", ["2023-06-30"]),
+  supportedType("Microsoft.DBforPostgreSQL/flexibleServers", "PostgresServer", ["2024-08-01"]),
   supportedType("Microsoft.Sql/servers", "SqlServer", SQL_VERSIONS),
   supportedType("Microsoft.Sql/servers/encryptionProtector", "EncryptionProtector", SQL_VERSIONS, false),
   supportedType("Microsoft.Compute/diskEncryptionSets", "DiskEncryptionSet", DISK_VERSIONS),

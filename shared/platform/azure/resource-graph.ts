@@ -14,9 +14,7 @@ export interface ResourceGraph {
    * normally.
    *
    * @param query - Must project `id`. Without it there are no further pages, and rows are silently missing.
-   * @param subscriptions - At most 300:
-   * https://learn.microsoft.com/azure/governance/resource-graph/concepts/guidance-for-throttled-requests
-   * Undefined for all that the identity can read.
+   * @param subscriptions - At most `SUBSCRIPTIONS_IN_QUERY`. Undefined for all that the identity can read.
    * @throws {CloudFailure} timedOut once the signal is aborted
    */
   query(query: string, subscriptions: readonly string[] | undefined, signal?: AbortSignal): AsyncGenerator<unknown[]>;
@@ -29,6 +27,9 @@ export interface ResourceGraph {
 export const toQueryLiteral = (text: string): string => `'${escapeToSingleLine(text.replace(/[\\']/g, "\\$&"))}'`;
 
 const API_VERSION = "2022-10-01";
+
+/** https://learn.microsoft.com/azure/governance/resource-graph/concepts/guidance-for-throttled-requests */
+export const SUBSCRIPTIONS_IN_QUERY = 300;
 
 /** Rows per page, the maximum: https://learn.microsoft.com/azure/governance/resource-graph/concepts/work-with-data */
 const ROWS_PER_PAGE = 1000;

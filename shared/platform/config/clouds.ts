@@ -15,6 +15,8 @@ export interface CloudEndpoints {
   storageSuffix: string;
   /** Domains that the address of a resource must be in before a request with one of its keys is sent there. */
   resourceDomains: ResourceDomains;
+  /** Audience of Entra tokens for PostgreSQL and MySQL flexible servers. */
+  databaseAudience: string;
   /** Address of Azure Maps, which is the same for all accounts. Undefined in clouds without Azure Maps. */
   maps?: string;
 }
@@ -30,6 +32,7 @@ export interface ResourceDomains {
   webPubSub: readonly string[];
   batch: readonly string[];
   containerRegistry: readonly string[];
+  postgresql: readonly string[];
 }
 
 /**
@@ -62,7 +65,9 @@ const CLOUDS: Record<string, CloudEndpoints> = {
       webPubSub: ["webpubsub.azure.com"],
       batch: ["batch.azure.com"],
       containerRegistry: ["azurecr.io"],
+      postgresql: ["postgres.database.azure.com"],
     },
+    databaseAudience: "https://ossrdbms-aad.database.windows.net",
     maps: "https://atlas.microsoft.com",
   },
   AzureChinaCloud: {
@@ -84,7 +89,9 @@ const CLOUDS: Record<string, CloudEndpoints> = {
       webPubSub: ["webpubsub.azure.cn"],
       batch: ["batch.chinacloudapi.cn"],
       containerRegistry: ["azurecr.cn"],
+      postgresql: ["postgres.database.chinacloudapi.cn"],
     },
+    databaseAudience: "https://ossrdbms-aad.database.chinacloudapi.cn",
   },
   AzureUSGovernment: {
     authorityHost: "https://login.microsoftonline.us",
@@ -105,7 +112,9 @@ const CLOUDS: Record<string, CloudEndpoints> = {
       webPubSub: ["webpubsub.azure.us"],
       batch: ["batch.usgovcloudapi.net"],
       containerRegistry: ["azurecr.us"],
+      postgresql: ["postgres.database.usgovcloudapi.net"],
     },
+    databaseAudience: "https://ossrdbms-aad.database.usgovcloudapi.net",
     maps: "https://atlas.azure.us",
   },
 };
@@ -137,6 +146,7 @@ export function cloudEndpoints(env: {
     keyVaultSuffix: env.AZURE_KEY_VAULT_SUFFIX ?? defaults.keyVaultSuffix,
     appConfigurationSuffix: env.AZURE_APP_CONFIGURATION_SUFFIX ?? defaults.appConfigurationSuffix,
     storageSuffix: defaults.storageSuffix,
+    databaseAudience: defaults.databaseAudience,
     resourceDomains: domains === undefined ? defaults.resourceDomains : sameForAll(defaults.resourceDomains, domains),
     ...(maps !== undefined && { maps }),
   };

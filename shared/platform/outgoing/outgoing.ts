@@ -75,26 +75,7 @@ export interface OutgoingOptions {
  */
 export function createOutgoing(options: OutgoingOptions): Outgoing {
   const { allowedNetwork, plainHttp, remedy, timeoutMs, maxAnswerBytes } = options;
-  const resolve = options.resolve ?? ((host) => dns.lookup(host, { all: true }));
-
-  async function resolveAllowedAddress(url: URL, signal: AbortSignal): Promise<LookupAddress> {
-    const host = url.hostname.replace(/^\[(.*)\]$/, "$1");
-    let addresses: LookupAddress[];
-    try {
-      addresses = await Promise.race([resolve(host), rejectOnAbort(signal)]);
-    } catch (error) {
-      if (signal.aborted) throw new Unreachable(`The name ${host} was not resolved in time.`, NOT_SENT);
-      throw new Unreachable(`The name ${host} could not be resolved (${codeOf(error)}).`, NOT_SENT);
-    }
-    for (const { address } of addresses) {
-      const reason = blockedReason(address, allowedNetwork(url));
-      if (reason) {
-        throw new Unreachable(`The address ${address} of ${host} is blocked: ${reason}. ${remedy}`, BLOCKED);
-      }
-    }
-    if (!addresses[0]) throw new Unreachable(`The name ${host} has no address.`, NOT_SENT);
-    return addresses[0];
-  }
+  const { resolve } = options;
 
   return {
     async send(address, request) {
@@ -105,13 +86,47 @@ export function createOutgoing(options: OutgoingOptions): Outgoing {
       const timer = setTimeout(() => limit.abort(), timeoutMs);
       const signal = request.signal ? AbortSignal.any([limit.signal, request.signal]) : limit.signal;
       try {
-        const allowedAddress = await resolveAllowedAddress(url, signal);
+        const host = url.hostname.replace(/^\[(.*)\]$/, "$1");
+        const allowedAddress = await resolveAllowedAddress(host, allowedNetwork(url), { remedy, signal, resolve });
         return await send(url, allowedAddress, request, { signal, maxAnswerBytes });
       } finally {
         clearTimeout(timer);
       }
     },
   };
+}
+
+/**
+ * Resolves a host name once and returns an address of it that a connection may use. For protocols other than HTTP, whose
+ * libraries connect to the address and verify the certificate of the name.
+ *
+ * @throws {Unreachable} if one of the addresses is blocked, or the name can't be resolved before the signal is aborted.
+ */
+export async function resolveAllowedAddress(
+  host: string,
+  network: AllowedNetwork,
+  { remedy, signal, resolve = (name) => dns.lookup(name, { all: true }) }: ResolveOptions,
+): Promise<LookupAddress> {
+  let addresses: LookupAddress[];
+  try {
+    addresses = await Promise.race([resolve(host), rejectOnAbort(signal)]);
+  } catch (error) {
+    if (signal.aborted) throw new Unreachable(`The name ${host} was not resolved in time.`, NOT_SENT);
+    throw new Unreachable(`The name ${host} could not be resolved (${codeOf(error)}).`, NOT_SENT);
+  }
+  for (const { address } of addresses) {
+    const reason = blockedReason(address, network);
+    if (reason) throw new Unreachable(`The address ${address} of ${host} is blocked: ${reason}. ${remedy}`, BLOCKED);
+  }
+  if (!addresses[0]) throw new Unreachable(`The name ${host} has no address.`, NOT_SENT);
+  return addresses[0];
+}
+
+interface ResolveOptions {
+  /** Sentence in a rejection that says how to allow the address. */
+  remedy: string;
+  signal: AbortSignal;
+  resolve?: OutgoingOptions["resolve"] | undefined;
 }
 
 const NOT_SENT = { sent: false, permanent: false };

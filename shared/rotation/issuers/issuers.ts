@@ -1,5 +1,6 @@
-import { type IssuerKind, issuerKindOf, type RotationRecord } from "../rotation.ts";
+import { type Issued, type IssuerKind, issuerKindOf } from "../rotation.ts";
 import { clientSecrets } from "./client-secrets/issuer.ts";
+import { databaseLogins } from "./database-logins/issuer.ts";
 import type { Issuer } from "./issuer.ts";
 import { resourceKeys } from "./resource-keys/issuer.ts";
 
@@ -7,6 +8,7 @@ import { resourceKeys } from "./resource-keys/issuer.ts";
 export const ISSUERS: Readonly<Record<IssuerKind, Issuer>> = {
   clientSecret: clientSecrets,
   resourceKey: resourceKeys,
+  databaseLogin: databaseLogins,
 };
 
 /**
@@ -14,7 +16,7 @@ export const ISSUERS: Readonly<Record<IssuerKind, Issuer>> = {
  *
  * @throws {Error} for the rotation of a vault secret whose value came with the request, which is a programming error.
  */
-export function issuerOf(rotation: Pick<RotationRecord, "issuer"> & { assetId?: string | undefined }): Issuer {
+export function issuerOf(rotation: Issued): Issuer {
   const kind = issuerKindOf(rotation);
   if (kind === undefined) throw new Error(`The new value of ${rotation.assetId} has no issuer.`);
   return ISSUERS[kind];

@@ -9,6 +9,9 @@ import { type Row, withoutKeys } from "../../platform/storage/entity.ts";
 import { keyEnd } from "../../platform/storage/keys.ts";
 import type { Tables } from "../../platform/storage/tables.ts";
 import { DAY_SECONDS } from "../../platform/time.ts";
+import { type DatabaseEngine, engineOfServer } from "../database-logins/engines.ts";
+import { type DatabaseLogin, LOGIN_ID, type LoginRegistrations } from "../database-logins/registrations.ts";
+import type { IssuerKind } from "../rotation.ts";
 import { placeKey } from "../targets.ts";
 import { KEY_KINDS, type KeyKind } from "./kinds.ts";
 import { KEY_LINKS, type KeyLink, KeyLinks } from "./links.ts";
@@ -19,16 +22,20 @@ const READS_AT_ONCE = 16;
 const HASH_LENGTH = 32;
 
 /** A vault secret that stored a key of the pair when it was last compared. */
-export interface CredentialPlace extends KeyLink {
+export interface CredentialPlace extends Omit<KeyLink, "rotated"> {
   /** Expiry of the secret in the inventory, in Unix seconds. Undefined if it has none, or the inventory does not list it. */
   expiresOn: number | undefined;
 }
 
-/** A pair of keys of one resource, of which vault secrets store at least one. */
+/**
+ * A pair of keys of one resource, of which vault secrets store at least one, or a registered pair of users of a database server:
+ * `resourceId` is then the server, and `keyName` of a place is the name of the user.
+ */
 export interface Credential {
+  issuer: Exclude<IssuerKind, "clientSecret">;
   credentialId: string;
   resourceId: string;
-  kind: KeyKind;
+  kind: Pick<KeyKind | DatabaseEngine, "name" | "title">;
   pair: readonly [string, string];
   places: CredentialPlace[];
 }
@@ -58,8 +65,10 @@ export function createCredentialList({
   tables,
   clock,
   log,
+  logins,
 }: {
   tables: Tables;
+  logins: Pick<LoginRegistrations, "all" | "get">;
   clock: Clock;
   log: Logger;
 }): CredentialList {
@@ -118,12 +127,14 @@ export function createCredentialList({
         (id === undefined || credential.places.some((place) => assetIdOf(place) === id.toLowerCase())) &&
         (search === undefined || namesOf(credential).some((name) => name.includes(search.toLowerCase()))) &&
         (duePlaces === undefined || credential.places.some((place) => duePlaces.has(placeKey(place))));
-      const page = pageOfAll((await readCredentials("")).filter(matches), request, sortKeyOf);
+      const credentials = [...(await readCredentials("")), ...(await logins.all()).map(credentialOfLogin)];
+      const page = pageOfAll(credentials.filter(matches), request, sortKeyOf);
       return { ...page, items: await pMap(page.items, withExpiry, { concurrency: READS_AT_ONCE }) };
     },
 
     async get(credentialId) {
       const id = credentialId.toLowerCase();
+      if (LOGIN_ID.test(id)) return await withExpiry(credentialOfLogin(await logins.get(id)));
       const credentials = CREDENTIAL_ID.test(id) ? await readCredentials(id.slice(0, HASH_LENGTH)) : [];
       const credential = credentials.find((one) => one.credentialId === id);
       if (!credential) throw notFound(`The credential ${credentialId.slice(0, 64)}`);
@@ -142,11 +153,31 @@ function credentialOf(row: Row<KeyLink>): Credential | undefined {
   const index = kind?.pairs.findIndex((pair) => pair.includes(link.keyName)) ?? -1;
   if (kind === undefined || index < 0) return undefined;
   return {
+    issuer: "resourceKey",
     credentialId: `${row.rowKey.slice(0, HASH_LENGTH)}-${index + 1}`,
     resourceId: link.resourceId,
     kind,
     pair: kind.pairs[index]!,
     places: [{ ...link, expiresOn: undefined }],
+  };
+}
+
+/** Returns the credential of a registered login. */
+export function credentialOfLogin({ credentialId, serverId, users, places }: DatabaseLogin): Credential {
+  const kind = engineOfServer(serverId);
+  return {
+    issuer: "databaseLogin",
+    credentialId,
+    resourceId: serverId,
+    kind,
+    pair: users,
+    places: places.map(({ user: keyName, ...place }) => ({
+      ...place,
+      resourceId: serverId,
+      keyKind: kind.name,
+      keyName,
+      expiresOn: undefined,
+    })),
   };
 }
 

@@ -7,6 +7,7 @@ import { waitForRun } from "../../platform/runs/wait-for-run.ts";
 import { isConflict } from "../../platform/storage/conflict.ts";
 import type { Queues } from "../../platform/storage/queues.ts";
 import { SECOND_MS } from "../../platform/time.ts";
+import type { LoginRegistrations } from "../database-logins/registrations.ts";
 import { noServiceVault } from "../matches.ts";
 import { type CredentialList, createCredentialList } from "./credential-list.ts";
 import { discoverLinks, type LinkDiscoveryDependencies } from "./discovery.ts";
@@ -42,6 +43,7 @@ export interface Credentials extends CredentialList {
 
 export function createCredentials(
   deps: LinkDiscoveryDependencies & {
+    logins: Pick<LoginRegistrations, "all" | "get">;
     audit: Pick<Audit, "append">;
     queues: Queues;
     /** Milliseconds that a request waits for its run. Tests set it. */

@@ -4,6 +4,7 @@ import { Assets, sourceOf } from "../../inventory/asset.ts";
 import { nameKey, namePrefix, nameRange, partitions } from "../../inventory/asset-keys.ts";
 import { VAULTS, type VaultRecord, Vaults } from "../../inventory/vault.ts";
 import { CloudFailure } from "../../platform/azure/failure.ts";
+import { SUBSCRIPTIONS_IN_QUERY } from "../../platform/azure/resource-graph.ts";
 import { resourceName } from "../../platform/azure/resource-id.ts";
 import { isServiceVault } from "../../platform/azure/service-key-vault.ts";
 import type { VaultSecretsClients } from "../../platform/azure/vault-secrets.ts";
@@ -50,8 +51,6 @@ const UNREADABLE_ROW = {
 };
 /** Number of failures that a run lists. */
 const MAX_FAILURES = 50;
-/** https://learn.microsoft.com/azure/governance/resource-graph/concepts/guidance-for-throttled-requests */
-const SUBSCRIPTIONS_IN_QUERY = 300;
 
 export interface LinkDiscoveryLimits {
   /** Milliseconds after which a worker hands the run off to the next message, at the next saved position. */

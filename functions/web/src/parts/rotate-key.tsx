@@ -5,7 +5,7 @@ import { titleOfId } from "./asset-name.ts";
 import { CheckField, FormSection, NumberField } from "./fields.tsx";
 import { fieldText, withoutEmpty } from "./form-dialog.tsx";
 import { isolated } from "./isolated.ts";
-import { BOTH_IN_USE, credentialTitle, UNFINISHED, unusedKey } from "./key-credential.ts";
+import { bothInUse, credentialTitle, textsOfKind, unfinished, unusedKey } from "./key-credential.ts";
 import { Operate } from "./operate.tsx";
 import { openRotation } from "./rotate-client-secret.tsx";
 import { RotationPlan } from "./rotation-plan.tsx";
@@ -14,9 +14,9 @@ import { ValidityField } from "./validity-field.tsx";
 
 type Credential = Schemas["RotationCredentialDetail"];
 
-/** Whether a pair of keys can be rotated, which key a rotation would regenerate, and which one stays. */
+/** Whether a pair of keys or users can be rotated, which of them a rotation would change, and which one stays. */
 export function KeyRotationState({ credential }: { credential: Credential }) {
-  const { keyInUse, rotationId } = credential;
+  const { kind, keyInUse, rotationId } = credential;
   const newKey = unusedKey(credential);
   if (rotationId !== null)
     return (
@@ -24,7 +24,7 @@ export function KeyRotationState({ credential }: { credential: Credential }) {
         <Badge appearance="tint" color="brand">
           In progress
         </Badge>{" "}
-        {UNFINISHED} <Link href={createHref(`/rotation/${rotationId}`)}>Show its steps</Link>
+        {unfinished(credential)} <Link href={createHref(`/rotation/${rotationId}`)}>Show its steps</Link>
       </Text>
     );
   return (
@@ -33,8 +33,12 @@ export function KeyRotationState({ credential }: { credential: Credential }) {
         {newKey === undefined ? "Not possible" : "Ready"}
       </Badge>{" "}
       {newKey === undefined
-        ? BOTH_IN_USE
-        : `The vault secrets store ${keyInUse}. A rotation regenerates ${newKey}, which no known vault secret stores, and saves it in place of ${keyInUse}. ${keyInUse} stays valid, unless you also select its regeneration.`}
+        ? bothInUse(credential)
+        : textsOfKind(
+            kind,
+            `The vault secrets store ${keyInUse}. A rotation regenerates ${newKey}, which no known vault secret stores, and saves it in place of ${keyInUse}. ${keyInUse} stays valid, unless you also select its regeneration.`,
+            `The vault secrets store the login of ${keyInUse}. A rotation gives ${newKey} a new password and saves it with the user in place of ${keyInUse}. After the overlap period, ${keyInUse} gets a random password that is stored nowhere.`,
+          )}
     </Text>
   );
 }
@@ -55,8 +59,8 @@ export function RotateKey({
   const whyNot = useWhyNot()("rotateCredential");
   const newKey = unusedKey(credential);
   if (whyNot !== undefined) return <Unavailable title="Rotate key" reason={whyNot} />;
-  if (rotationId !== null) return <Unavailable title="Rotate key" reason={UNFINISHED} />;
-  if (newKey === undefined) return <Unavailable title="Rotate key" reason={BOTH_IN_USE} />;
+  if (rotationId !== null) return <Unavailable title="Rotate key" reason={unfinished(credential) ?? ""} />;
+  if (newKey === undefined) return <Unavailable title="Rotate key" reason={bothInUse(credential) ?? ""} />;
   const bodyOf = (form: FormData, dryRun: boolean) => ({
     params: { path: { credential_id: credentialId } },
     body: {

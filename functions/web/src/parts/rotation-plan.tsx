@@ -3,6 +3,7 @@ import type { Schemas } from "../api/client.ts";
 import { createHref } from "./address.ts";
 import { REFRESHES } from "./dependency-texts.ts";
 import { isolated } from "./isolated.ts";
+import { textsOfKind } from "./key-credential.ts";
 
 /**
  * The result of a dry run, in the forms that start a rotation: the steps, the vault secrets that the rotation would write, and
@@ -76,7 +77,7 @@ export function NotWritten({ of: { appId, keyKind, notUpdated } }: { of: Schemas
   return (
     <>
       <Lines
-        title={`Not updated, but may store the old ${keyKind === null ? "secret" : "key"}`}
+        title={`Not updated, but may store the old ${textsOfKind(keyKind, "key", "login") ?? "secret"}`}
         lines={notUpdated.map(({ vaultName, secretName, confidence, reason }) => {
           const text = reason && ((keyKind === null ? undefined : KEY_LEFT_OUT[reason]) ?? LEFT_OUT[reason]);
           return `${vaultName}/${secretName} (${CONFIDENCE[confidence]} match)${text === null ? "" : `: ${text}`}`;

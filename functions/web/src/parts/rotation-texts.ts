@@ -2,6 +2,7 @@
 import type { Schemas } from "../api/client.ts";
 import { titleOfId } from "./asset-name.ts";
 import { isolated } from "./isolated.ts";
+import { textsOfKind } from "./key-credential.ts";
 
 type Rotation = Schemas["Rotation"];
 
@@ -53,9 +54,18 @@ const KEY_STATUSES: Partial<Record<Rotation["status"], string>> = {
   revoking: "Ending the use of the old key",
 };
 
+/** Statuses with another text if the rotation replaces a login of a database. */
+const LOGIN_STATUSES: Partial<Record<Rotation["status"], string>> = {
+  creating: "Setting the password of the user that is not in use",
+  proving: "Testing sign-in with the new password",
+  publishing: "Saving the new login",
+  overlapping: "Overlap period: both logins are valid",
+  revoking: "Ending the use of the old password",
+};
+
 /** Returns the text of a rotation's status. */
 export const statusTextOf = ({ status, keyKind }: Pick<Rotation, "status" | "keyKind">): string =>
-  (keyKind === null ? undefined : KEY_STATUSES[status]) ?? STATUSES[status];
+  textsOfKind(keyKind, KEY_STATUSES, LOGIN_STATUSES)?.[status] ?? STATUSES[status];
 
 /** Statuses in which a rotation has ended, so that it no longer changes. */
 export const FINAL_STATUSES: Rotation["status"][] = ["completed", "failed", "cancelled", "rolledBack"];
@@ -92,9 +102,23 @@ const KEY_STEPS: Partial<Record<Rotation["steps"][number]["name"], string>> = {
   cleanUp: "Delete the temporary copies of the keys",
 };
 
+/** Steps with another text if the rotation replaces a login of a database. */
+const LOGIN_STEPS: Partial<Record<Rotation["steps"][number]["name"], string>> = {
+  create: "Set the password of the user that is not in use",
+  prove: "Test sign-in with the new password",
+  publish: "Save the new login to Key Vault",
+  verify: "Update consumers and check that they use the new login",
+  overlap: "Keep both logins valid for the overlap period",
+  revoke: "Give the old user a random password that is stored nowhere",
+  putBack: "Save the old login to Key Vault again",
+  restore: "Check that consumers use the old login again",
+  removeNew: "Check that nothing uses the new login",
+  cleanUp: "Delete the temporary copy of the new password",
+};
+
 /** Returns the text of a rotation's step. */
 export const stepTextOf = (name: Rotation["steps"][number]["name"], { keyKind }: Pick<Rotation, "keyKind">): string =>
-  (keyKind === null ? undefined : KEY_STEPS[name]) ?? STEPS[name];
+  textsOfKind(keyKind, KEY_STEPS, LOGIN_STEPS)?.[name] ?? STEPS[name];
 
 /** The label of the choice where a rotation stores the new secret. */
 export const SAVE_TO_MATCHES = "Save the new secret to Key Vault";

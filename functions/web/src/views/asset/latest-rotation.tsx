@@ -7,6 +7,7 @@ import { createHref } from "../../parts/address.ts";
 import { Card } from "../../parts/card.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
+import { historyFilter } from "../../parts/key-credential.ts";
 import { pollUntil } from "../../parts/polling.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
 import { FINAL_STATUSES, statusTextOf } from "../../parts/rotation-texts.ts";
@@ -43,7 +44,7 @@ function clientSecretOf(assetId: string): { appId: string; keyId: string } | und
 
 /**
  * The latest rotation of the asset. For a client secret, the latest rotation that replaced or created it. For a vault secret that
- * stores a key of an Azure resource, the latest rotation of that resource.
+ * stores a key of an Azure resource or a database login, the latest rotation of that resource or login.
  */
 function Found({ assetId }: Pick<Props, "assetId">) {
   const clientSecret = clientSecretOf(assetId);
@@ -51,7 +52,7 @@ function Found({ assetId }: Pick<Props, "assetId">) {
   const filter = clientSecret
     ? { appId: clientSecret.appId, limit: SEARCHED_ROTATIONS }
     : credential
-      ? { resourceId: credential.resourceId, limit: 1 }
+      ? { ...historyFilter(credential), limit: 1 }
       : { assetId, limit: 1 };
   const history = api.useQuery(
     "get",
@@ -147,7 +148,7 @@ function Outcome({ rotation, assetId }: { rotation: Rotation; assetId: string })
   );
 }
 
-/** Returns what happens, or happened, to the old key of an Azure resource. */
+/** Returns what happens, or happened, to the old key of an Azure resource, or to the old user of a database. */
 const oldKeyText = ({ steps, plan }: Rotation): string | undefined =>
   steps.find(({ name }) => name === "revoke")?.result ?? plan.find(({ step }) => step === "revoke")?.text;
 

@@ -4,9 +4,11 @@ import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { renewCommand } from "../../parts/asset-commands.ts";
 import { isolated } from "../../parts/isolated.ts";
+import { textsOfKind } from "../../parts/key-credential.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
 import { RotateAsset } from "../../parts/rotate-asset.tsx";
-import { KeyRotationState, RotateKey } from "../../parts/rotate-key.tsx";
+import { RotateCredential } from "../../parts/rotate-credential.tsx";
+import { KeyRotationState } from "../../parts/rotate-key.tsx";
 import { RotateConfirmed, RotationReadiness, rotationBlockers } from "../../parts/rotation-readiness.tsx";
 import { Unavailable, useWhyNot } from "../../parts/unavailable.tsx";
 import { CREATE_IN_TENANT } from "./command-actions.tsx";
@@ -29,14 +31,17 @@ export function RotateAction(props: Props) {
   );
 }
 
-/** The action for a vault secret, which rotates the key of an Azure resource if a discovery found that the secret stores one. */
+/**
+ * The action for a vault secret, which rotates the key of an Azure resource if a discovery found that the secret stores one, or
+ * the login of a database for which the secret is registered.
+ */
 function RotateKeyOrSecret(props: Props) {
   const { credential, isPending } = useStoredKey(props.asset.id);
   if (isPending) return <Spinner size="tiny" label="Loading" />;
   return credential === undefined ? (
     <RotateSecret {...props} />
   ) : (
-    <RotateKey credential={credential} started={props.started} />
+    <RotateCredential credential={credential} started={props.started} />
   );
 }
 
@@ -119,15 +124,15 @@ function ReadinessOf({ appId, keyId }: { appId: string; keyId: string | undefine
   );
 }
 
-/** The key of an Azure resource that the vault secret stores, and what a rotation would do. Empty if the secret stores none. */
+/** The key or the database login that the vault secret stores, and what a rotation would do. Empty if it stores none. */
 function KeyReadiness({ assetId }: { assetId: string }) {
   const { credential } = useStoredKey(assetId);
   if (credential === undefined) return null;
-  const { credentialId, title, resourceName } = credential;
+  const { credentialId, kind, title, resourceName } = credential;
   return (
     <div>
       <Text block>
-        This secret stores a key of the {title}{" "}
+        This secret stores {textsOfKind(kind, `a key of the ${title}`, `a ${title} of the server`)}{" "}
         <Link href={createHref(`/credentials/${credentialId}`)}>{isolated(resourceName)}</Link>.
       </Text>
       <KeyRotationState credential={credential} />

@@ -1,6 +1,6 @@
 import { Badge, Link, Text } from "@fluentui/react-components";
 import { type ReactNode, useMemo, useState } from "react";
-import { api } from "../../api/client.ts";
+import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { daysWithin, expiresWithin } from "../../parts/expires-within.ts";
 import { type Filter, Filters } from "../../parts/filters.tsx";
@@ -29,13 +29,13 @@ const ROWS = 100;
 /** Number of recent rotations in which the latest one of each credential is searched. */
 const SEARCHED_ROTATIONS = 200;
 
-/** Kinds in the address: client secrets, keys of all resources, or keys of one kind of resource. */
+/** Kinds in the address: those of one issuer, or one kind of resource or login. */
 const CLIENT_SECRET = "clientSecret";
-const RESOURCE_KEY = "resourceKey";
+const ISSUERS = { resourceKey: "Key of a resource", databaseLogin: "Database login" } as const;
 
 const QUICK_FILTERS: readonly QuickFilter[] = [
   ["Client secrets", "kind", CLIENT_SECRET],
-  ["Keys of resources", "kind", RESOURCE_KEY],
+  ["Keys of resources", "kind", "resourceKey"],
   ["Due in 30 days", "due", "30"],
 ];
 const FILTERS: readonly Filter[] = [
@@ -43,7 +43,7 @@ const FILTERS: readonly Filter[] = [
   {
     name: "kind",
     label: "Kind",
-    values: { [CLIENT_SECRET]: "Client secret", [RESOURCE_KEY]: "Key of a resource", ...KEY_KINDS },
+    values: { [CLIENT_SECRET]: "Client secret", ...ISSUERS, ...KEY_KINDS },
   },
 ];
 
@@ -115,10 +115,12 @@ function filtersOf(params: URLSearchParams) {
   const [kind, search, due] = [params.get("kind") ?? "", params.get("search") ?? "", daysWithin(params, "due")];
   const expiresBefore = due === undefined ? undefined : expiresWithin(due).expiresBefore;
   const common = { limit: LIMIT, ...(search !== "" && { search }) };
-  const isKeyKind = Object.hasOwn(KEY_KINDS, kind);
+  const [isKeyKind, isIssuer] = [Object.hasOwn(KEY_KINDS, kind), Object.hasOwn(ISSUERS, kind)];
   return {
-    hasApplications: !isKeyKind && kind !== RESOURCE_KEY,
+    hasApplications: !isKeyKind && !isIssuer,
     hasKeys: kind !== CLIENT_SECRET,
+    /** Returns whether a pair of keys or users is of the selected issuer, for which the API has no filter. */
+    isOfIssuer: ({ issuer }: Schemas["RotationCredential"]) => !isIssuer || issuer === kind,
     expiresBefore,
     // The API takes a time for applications, and a number of days for keys.
     apps: { ...common, ...(expiresBefore !== undefined && { expiresBefore }) },
@@ -134,7 +136,10 @@ function filtersOf(params: URLSearchParams) {
 export function CredentialTable() {
   const [params, setParams] = useSearchParams();
   const [shown, setShown] = useState(ROWS);
-  const { hasApplications, hasKeys, expiresBefore, ...queries } = useMemo(() => filtersOf(params), [params]);
+  const { hasApplications, hasKeys, isOfIssuer, expiresBefore, ...queries } = useMemo(
+    () => filtersOf(params),
+    [params],
+  );
   const apps = api.useInfiniteQuery(
     "get",
     "/api/automation/rotation/apps",
@@ -161,7 +166,9 @@ export function CredentialTable() {
   const isLoaded = lists.every(({ data, error }) => data !== undefined || error) && !history.isPending;
   const rotations = history.data?.items ?? [];
   const rows = [
-    ...(hasKeys ? (keys.data?.pages ?? []) : []).flatMap(({ items }) => items.map((one) => rowOfKeys(one, rotations))),
+    ...(hasKeys ? (keys.data?.pages ?? []) : []).flatMap(({ items }) =>
+      items.filter(isOfIssuer).map((one) => rowOfKeys(one, rotations)),
+    ),
     ...(hasApplications ? (apps.data?.pages ?? []) : []).flatMap(({ items }) =>
       items.flatMap((one) => rowsOfApplication(one, rotations)),
     ),

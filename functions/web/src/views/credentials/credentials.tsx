@@ -5,14 +5,15 @@ import { FeatureGate } from "../../parts/feature-gate.tsx";
 import { View } from "../../parts/view.tsx";
 import { CredentialTable } from "./credential-table.tsx";
 import { Discover } from "./discover.tsx";
+import { RegisterLogin } from "./register-login.tsx";
 
-/** The Credentials page: client secrets of applications and keys of Azure resources in one list. */
+/** The Credentials page: client secrets of applications, keys of Azure resources and database logins in one list. */
 export default function Credentials() {
   return (
     <View title="Credentials">
       <FeatureGate
         operation="listRotationCredentials"
-        description="Lists client secrets of applications and the keys of Azure resources that vault secrets store, with the state of their rotation."
+        description="Lists client secrets of applications, and the keys of Azure resources and database logins that vault secrets store, with the state of their rotation."
       >
         <Card title="Find credentials">
           <Text>
@@ -20,6 +21,7 @@ export default function Credentials() {
             <Link href={createHref("/rotation")}>Refresh applications on the Rotation page</Link>.
           </Text>
           <Discover />
+          <RegisterLogin />
         </Card>
         <Card title="Credentials">
           <CredentialTable />

@@ -2,14 +2,17 @@ import { Link, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { titleOfId } from "../../parts/asset-name.ts";
+import { ButtonRow } from "../../parts/button-row.tsx";
 import { Card } from "../../parts/card.tsx";
 import { type Column, DataTable } from "../../parts/data-table.tsx";
 import { FeatureGate } from "../../parts/feature-gate.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
-import { credentialTitle } from "../../parts/key-credential.ts";
+import { credentialTitle, historyFilter, textsOfKind } from "../../parts/key-credential.ts";
+import { Operate } from "../../parts/operate.tsx";
 import { QueryResult } from "../../parts/query-result.tsx";
-import { KeyRotationState, RotateKey } from "../../parts/rotate-key.tsx";
+import { RotateCredential } from "../../parts/rotate-credential.tsx";
+import { KeyRotationState } from "../../parts/rotate-key.tsx";
 import { statusTextOf } from "../../parts/rotation-texts.ts";
 import { useParams } from "../../parts/router.tsx";
 import { View } from "../../parts/view.tsx";
@@ -18,13 +21,13 @@ import { isInProgress, KEY_KINDS } from "./rows.ts";
 type Credential = Schemas["RotationCredentialDetail"];
 type Rotation = Schemas["RotationSummary"];
 
-/** The page of one pair of keys of an Azure resource: what stores it, its rotation, and the earlier rotations. */
+/** The page of one pair of keys of an Azure resource, or of a database login: what stores it, its rotation, and the earlier rotations. */
 export default function OneCredential() {
   const { credentialId = "" } = useParams();
   return (
     <FeatureGate
       operation="getRotationCredential"
-      description="Shows the vault secrets that store a key of an Azure resource, and the state of its rotation."
+      description="Shows the vault secrets that store a key of an Azure resource or a database login, and the state of its rotation."
     >
       <Found credentialId={credentialId} />
     </FeatureGate>
@@ -46,20 +49,21 @@ function Found({ credentialId }: { credentialId: string }) {
           </Text>
           <Card title="Rotation">
             <KeyRotationState credential={data} />
-            <div>
-              <RotateKey credential={data} />
-            </div>
+            <ButtonRow>
+              <RotateCredential credential={data} />
+              {data.issuer === "databaseLogin" && <Unregister credential={data} />}
+            </ButtonRow>
           </Card>
           <Card title="Stored in">
             <DataTable
               items={data.places}
-              columns={PLACE_COLUMNS}
+              columns={placeColumns(data)}
               keyOf={({ assetId }) => assetId}
-              label="Vault secrets that store a key"
+              label={`Vault secrets that store ${textsOfKind(data.kind, "a key", "the login")}`}
             />
           </Card>
-          <Card title="Rotations of this resource">
-            <History resourceId={data.resourceId} />
+          <Card title={rotationsTitle(data)}>
+            <History credential={data} />
           </Card>
         </View>
       )}
@@ -67,14 +71,39 @@ function Found({ credentialId }: { credentialId: string }) {
   );
 }
 
-const PLACE_COLUMNS: Column<Credential["places"][number]>[] = [
+/** The button that forgets a registered database login. */
+function Unregister({ credential }: { credential: Credential }) {
+  const { credentialId, rotationId } = credential;
+  if (rotationId !== null) return null;
+  return (
+    <Operate
+      operation="deleteRotationCredential"
+      title="Forget login"
+      about={credentialTitle(credential)}
+      action="Forget login"
+      submit={async (_, forget) => {
+        await forget({ params: { path: { credential_id: credentialId } } });
+        location.hash = createHref("/credentials");
+      }}
+    >
+      <Text>
+        The service no longer rotates this login. Nothing changes on the server and in the key vaults. You can register
+        the login again.
+      </Text>
+    </Operate>
+  );
+}
+
+const rotationsTitle = ({ kind }: Credential): string => `Rotations of this ${textsOfKind(kind, "resource", "login")}`;
+
+const placeColumns = ({ kind }: Credential): Column<Credential["places"][number]>[] => [
   {
     title: "Vault secret",
     cell: ({ assetId }) => (
       <Link href={createHref(`/inventory/${encodeURIComponent(assetId)}`)}>{titleOfId(assetId)}</Link>
     ),
   },
-  { title: "Key", cell: ({ keyName }) => keyName },
+  { title: textsOfKind(kind, "Key", "User") ?? "", cell: ({ keyName }) => keyName },
   {
     title: "Expires",
     cell: ({ expiresOn }) => (expiresOn === null ? "Never" : <Instant at={expiresOn} relative />),
@@ -95,7 +124,7 @@ const ROTATION_COLUMNS: Column<Rotation>[] = [
     // The API type allows a null ID only because a dry run has none. Rows of the history always have one.
     cell: ({ rotationId, oldKeyId, newKeyId }) => (
       <Link href={createHref(`/rotation/${rotationId ?? ""}`)}>
-        {oldKeyId} replaced by {newKeyId ?? "another key"}
+        {oldKeyId} replaced by {newKeyId ?? "the other one"}
       </Link>
     ),
   },
@@ -110,22 +139,22 @@ const ROTATION_COLUMNS: Column<Rotation>[] = [
 /** Number of recent rotations in the list. */
 const SHOWN_ROTATIONS = 20;
 
-/** The recent rotations of the keys of a resource, newest first. */
-function History({ resourceId }: { resourceId: string }) {
+/** The recent rotations of the keys of a resource, or of a database login, newest first. */
+function History({ credential }: { credential: Credential }) {
   const history = api.useQuery("get", "/api/automation/rotation/history", {
-    params: { query: { resourceId, limit: SHOWN_ROTATIONS } },
+    params: { query: { ...historyFilter(credential), limit: SHOWN_ROTATIONS } },
   });
   return (
     <QueryResult of={history}>
       {({ items }) =>
         items.length === 0 ? (
-          <Text>No rotations yet. To start one, select Rotate key.</Text>
+          <Text>No rotations yet. To start one, select Rotate {textsOfKind(credential.kind, "key", "login")}.</Text>
         ) : (
           <DataTable
             items={items}
             columns={ROTATION_COLUMNS}
             keyOf={({ rotationId, createdAt }) => rotationId ?? createdAt}
-            label="Rotations of this resource"
+            label={rotationsTitle(credential)}
           />
         )
       }

@@ -1,9 +1,9 @@
-/** The rows of the list of credentials: client secrets of applications and pairs of keys of Azure resources. */
+/** The rows of the list of credentials: client secrets of applications, pairs of keys of Azure resources, and database logins. */
 import type { Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { titleOfId } from "../../parts/asset-name.ts";
 import { isolated } from "../../parts/isolated.ts";
-import { BOTH_IN_USE, credentialTitle, UNFINISHED } from "../../parts/key-credential.ts";
+import { bothInUse, credentialTitle, LOGIN_KINDS, unfinished } from "../../parts/key-credential.ts";
 import { rotationBlockers } from "../../parts/rotation-readiness.tsx";
 import { FINAL_STATUSES } from "../../parts/rotation-texts.ts";
 
@@ -11,7 +11,7 @@ type KeyCredential = Schemas["RotationCredential"];
 type Application = Schemas["Application"];
 type Rotation = Schemas["RotationSummary"];
 
-/** Kinds of resources with keys. */
+/** Kinds of resources with keys, and of database logins. */
 export const KEY_KINDS = {
   storage: "Storage account",
   cosmos: "Cosmos DB account",
@@ -32,6 +32,7 @@ export const KEY_KINDS = {
   batch: "Batch account",
   containerRegistry: "Container registry",
   iotHub: "IoT hub",
+  ...LOGIN_KINDS,
 } as const satisfies Record<KeyCredential["kind"], string>;
 
 /** State of a credential's rotation. `match`: the page of the client secret says which vault secrets may store it. */
@@ -65,18 +66,22 @@ export const stateText = ({ state }: Row): string => STATES[state];
 export const isInProgress = ({ status }: Rotation): boolean => !FINAL_STATUSES.includes(status);
 
 /**
- * Returns the row of a pair of keys.
+ * Returns the row of a pair of keys, or of a database login.
  *
  * @param history - Rotations, newest first.
  */
 export function rowOfKeys(credential: KeyCredential, history: readonly Rotation[]): Row {
-  const { credentialId, kind, resourceId, resourceName, resourceGroup, keys, keyInUse, places, expiresOn } = credential;
+  const { credentialId, issuer, kind, resourceId, resourceName, resourceGroup, keys, keyInUse, places, expiresOn } =
+    credential;
   // Azure returns the ID of a resource in different cases.
   const ofResource = history.filter(({ resourceId: id }) => id?.toLowerCase() === resourceId.toLowerCase());
-  const [state, blockers] = ofResource.some(isInProgress)
-    ? (["inProgress", UNFINISHED] as const)
+  // A resource or a server can have several pairs.
+  const ofPair = ofResource.filter(({ oldKeyId }) => oldKeyId !== null && keys.includes(oldKeyId));
+  // Of the keys of a resource, only one rotation can run at a time. Logins of a server don't block each other.
+  const [state, blockers] = (issuer === "databaseLogin" ? ofPair : ofResource).some(isInProgress)
+    ? (["inProgress", unfinished(credential) ?? ""] as const)
     : keyInUse === null
-      ? (["blocked", BOTH_IN_USE] as const)
+      ? (["blocked", bothInUse(credential) ?? ""] as const)
       : (["ready", ""] as const);
   return {
     id: credentialId,
@@ -91,8 +96,7 @@ export function rowOfKeys(credential: KeyCredential, history: readonly Rotation[
     expiresOn,
     state,
     blockers,
-    // A resource can have several pairs.
-    rotation: ofResource.find(({ oldKeyId }) => oldKeyId !== null && keys.includes(oldKeyId)),
+    rotation: ofPair[0],
   };
 }
 

@@ -7,6 +7,7 @@ import { kindOf } from "../../parts/dependency-texts.ts";
 import { CheckField } from "../../parts/fields.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
+import { textsOfKind } from "../../parts/key-credential.ts";
 import { Operate } from "../../parts/operate.tsx";
 import { pollUntil } from "../../parts/polling.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
@@ -66,13 +67,14 @@ export default function OneRotation() {
   );
 }
 
-/** The key that the rotation replaces, and its Azure resource. Empty for other secrets. */
-function Keys({ rotation: { resourceId, oldKeyId, newKeyId } }: { rotation: Rotation }) {
+/** The key or the user that the rotation replaces, and its Azure resource. Empty for other secrets. */
+function Keys({ rotation: { resourceId, keyKind, oldKeyId, newKeyId } }: { rotation: Rotation }) {
   if (resourceId === null || oldKeyId === null) return null;
   const resourceGroup = /\/resourceGroups\/([^/]+)/i.exec(resourceId)?.[1];
   return (
     <Text>
-      Replaces {oldKeyId} by {newKeyId ?? "the other key of the pair"}
+      Replaces {oldKeyId} by{" "}
+      {newKeyId ?? textsOfKind(keyKind, "the other key of the pair", "the other user of the pair")}
       {resourceGroup !== undefined && `, in the resource group ${isolated(resourceGroup)}`}.{" "}
       <Link href={createHref("/credentials", { search: resourceName(resourceId) })}>Credentials of the resource</Link>
     </Text>
@@ -216,8 +218,15 @@ function Actions({ rotation }: { rotation: Rotation }) {
 /** Returns the question before a cancellation, with its effect. The old secret is still valid, because the last step deletes it. */
 function cancelTextOf({ appId, keyKind, oldKeyId, steps }: Rotation): string {
   const hasChanged = steps.some(({ name, status }) => CHANGING_STEPS.includes(name) && status !== "waiting");
-  if (keyKind !== null)
-    return `Stop this rotation? ${hasChanged ? `${oldKeyId} is saved to Key Vault again, and consumers that already use the new key are switched back` : "No key vault secret and no consumer was changed yet"}. ${oldKeyId} stays valid. A key that was regenerated keeps its new value.`;
+  if (keyKind !== null) {
+    const noun = textsOfKind(keyKind, "key", "login");
+    const kept = textsOfKind(
+      keyKind,
+      "A key that was regenerated keeps its new value.",
+      "A user that got a new password keeps it.",
+    );
+    return `Stop this rotation? ${hasChanged ? `${oldKeyId} is saved to Key Vault again, and consumers that already use the new ${noun} are switched back` : "No key vault secret and no consumer was changed yet"}. ${oldKeyId} stays valid. ${kept}`;
+  }
   if (!hasChanged)
     return `Stop this rotation? No key vault secret and no consumer was changed yet. ${appId === null ? "" : "A new client secret that was created is deleted. "}The old secret stays valid.`;
   return appId === null
@@ -238,8 +247,12 @@ function finishActionOf({ goingBack, appId }: Rotation): string {
 function finishTextOf({ goingBack, appId, keyKind }: Rotation): string {
   if (goingBack !== null)
     return "Ends the rollback without restoring the remaining consumers. They may still use the new secret and stop working.";
-  if (keyKind !== null)
-    return "Ends the rotation if all included consumers use the new key. If the request asked to regenerate the old key, that happens now and can't be undone.";
+  const ofKeyOrLogin = textsOfKind(
+    keyKind,
+    "Ends the rotation if all included consumers use the new key. If the request asked to regenerate the old key, that happens now and can't be undone.",
+    "Ends the rotation if all included consumers use the new login. The old user then gets a random password that is stored nowhere, which can't be undone.",
+  );
+  if (ofKeyOrLogin !== undefined) return ofKeyOrLogin;
   if (appId === null)
     return "Ends the rotation if all included consumers use the new value. Old versions stay in the vault.";
   return "Deletes the old secret if all known consumers use the new one. You can't undo this. Anything that still uses the old secret stops working.";
