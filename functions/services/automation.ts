@@ -40,6 +40,7 @@ import { type Credentials, createCredentials } from "../../shared/rotation/resou
 import { createKeysClient } from "../../shared/rotation/resource-keys/keys-client.ts";
 import { createKeyLinks } from "../../shared/rotation/resource-keys/links.ts";
 import { createRotations, type Rotations } from "../../shared/rotation/rotations.ts";
+import { createSecretless, type Secretless } from "../../shared/secretless/secretless.ts";
 import type { Settings } from "../../shared/settings/settings.ts";
 import { startingSyncOnWrite } from "../../shared/sync/record-vaults.ts";
 import type { Sync } from "../../shared/sync/sync.ts";
@@ -57,6 +58,7 @@ export interface AutomationServices {
   automaticRotation: AutomaticRotation;
   assetRotation: AssetRotation;
   credentials: Credentials;
+  secretless: Secretless;
   /** Reads which keys the service's roles permit it to rotate now. @throws {CloudFailure} */
   keyPermissions: () => Promise<KeyPermissions>;
   rotationNotices: AutomationSource;
@@ -253,6 +255,7 @@ export function createAutomation(deps: {
     automaticRotation,
     assetRotation,
     credentials,
+    secretless: createSecretless({ applications, matches, dependencies, sync, cloud: config.cloud }),
     keyPermissions: () =>
       readKeyPermissions({ roles: createRoleAssignments(arm), units: azureEdges.units, ownObjectId }),
     rotationNotices,

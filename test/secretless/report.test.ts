@@ -1,0 +1,173 @@
+import { appIdOf, keyIdOf, secretValueOf } from "simulated-cloud/company/applications.ts";
+import { guidFrom } from "simulated-cloud/vaults/identifiers.ts";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { licence } from "../support/licence.ts";
+import { Service } from "../support/service.ts";
+import { drawCompany } from "./drawn-company.ts";
+
+// Reports on client secrets, for a drawn company of 60 applications with known answers, over HTTP.
+
+const { company, expected, records } = drawCompany(20_261_128);
+const WORKSPACE = guidFrom("workspace law-former");
+const APPS = "/api/automation/rotation/apps";
+const DAY_MS = 86_400_000;
+const USED = expected.find(({ scenario }) => scenario === "webApp")!;
+
+let service: Service;
+beforeAll(async () => {
+  service = await Service.start({
+    company,
+    env: {
+      LICENSE_KEY: await licence(),
+      LOG_ANALYTICS_WORKSPACE_IDS: WORKSPACE,
+      DEPENDENCY_LITERAL_SCAN: "true",
+    },
+  });
+  // Some application signs in daily, so the log is complete. One of the drawn applications signed in five days ago.
+  for (let day = 6; day >= 0; day--) addSignIn("Others", "daily", day * DAY_MS + 60_000);
+  addSignIn(USED.name, "current", 5 * DAY_MS);
+  await service.scan({ mode: "full" });
+  await post("/api/automation/rotation/discover");
+  await service.admin("PUT", "/api/settings/integrations/devops", { orgUrl: "https://dev.azure.com/acme" });
+  for (const [provider, body] of Object.entries(service.cloud.control.providers.configurations()))
+    await post(`/api/automation/sync/providers/${provider}`, body);
+  for (const record of records) await post("/api/automation/sync/records", { ...record, enabled: true });
+  await service.waitUntilIdle();
+  await service.scan({ mode: "full" });
+  await fetch(`${service.url}/admin/functions/indexRotationMatches`, { method: "POST", body: "{}" });
+  await service.waitUntilIdle();
+  const { runId } = await post("/api/assets/dependencies/discover");
+  const isOver = async () =>
+    (await service.admin("GET", `/api/assets/dependencies/runs/${runId}`)).body.finishedAt !== null;
+  await vi.waitUntil(isOver, { timeout: 300_000, interval: 500 });
+}, 600_000);
+afterAll(() => service?.stop());
+
+async function post(path: string, body: unknown = {}) {
+  const answer = await service.admin("POST", path, body);
+  expect(answer.status, `${path}: ${answer.text}`).toBeLessThan(300);
+  return answer.body;
+}
+
+function addSignIn(application: string, secret: string, millisecondsAgo: number): void {
+  service.cloud.control.logs.addEvent("law-former", {
+    table: "AADServicePrincipalSignInLogs",
+    at: Date.now() - millisecondsAgo,
+    appId: appIdOf(application),
+    keyId: keyIdOf(application, secret),
+    name: application,
+    result: "0",
+  });
+}
+
+const reportOf = async (name: string) => await service.admin("GET", `${APPS}/${appIdOf(name)}/secretless`);
+
+// biome-ignore lint/suspicious/noExplicitAny: JSON of a response
+const consumersIn = ({ consumers }: any) =>
+  consumers
+    // biome-ignore lint/suspicious/noExplicitAny: JSON of a response
+    .map(({ kind, replacement, mode, blockers }: any) => [
+      kind,
+      replacement,
+      mode,
+      blockers.map(({ code }: { code: string }) => code),
+    ])
+    .sort();
+
+test("each of 60 drawn applications has the right verdict, consumers, replacements and blockers", async () => {
+  const found = [];
+  for (const { name, scenario } of expected) {
+    const { status, body } = await reportOf(name);
+    const [secret] = body.secrets ?? [];
+    found.push([name, scenario, status, secret?.verdict, secret && consumersIn(secret)]);
+  }
+  expect(found).toEqual(
+    expected.map(({ name, scenario, verdict, consumers }) => [name, scenario, 200, verdict, [...consumers].sort()]),
+  );
+  expect(found).toHaveLength(60);
+});
+
+test("no report proposes a wrong issuer, subject or audience, or contains a value of a secret", async () => {
+  const tenantId = guidOfTenant();
+  const { namespace } = service.cloud.control.providers.kubernetes;
+  const issuers = [
+    new RegExp(`^https://[^/]+/${tenantId}/v2.0$`),
+    /^https:\/\/token\.actions\.githubusercontent\.com$/,
+    /^<(issuer that Azure DevOps shows|OIDC issuer of the cluster|service account issuer of the cluster)>$/,
+  ];
+  for (const { name, subjects, consumers } of expected) {
+    const { body, text } = await reportOf(name);
+    expect(text).not.toContain(secretValueOf(name, "current"));
+    const [secret] = body.secrets;
+    for (const consumer of secret.consumers) {
+      const needed = consumer.federatedCredential;
+      if (needed === null) continue;
+      expect(needed.audience).toBe("api://AzureADTokenExchange");
+      expect(
+        issuers.some((issuer) => issuer.test(needed.issuer)),
+        needed.issuer,
+      ).toBe(true);
+      const subject = subjects[consumer.kind]?.replace("<the cluster's namespace>", namespace);
+      if (subject !== undefined) expect(needed.subject).toBe(subject);
+      // No subject is complete: each has a placeholder that keeps its command from working.
+      expect(needed.subject).toMatch(/<[^>]+>/);
+    }
+    const commands = secret.plan.flatMap(({ command }: { command: string | null }) => command ?? []);
+    const adding = commands.filter((command: string) => command.includes("federated-credential create"));
+    for (const command of adding) expect(command).toMatch(/"subject":"[^"]*<[^>]+>/);
+    const isPossible = secret.verdict === "possible";
+    expect([name, commands.some((command: string) => command.startsWith("az ad app credential delete"))]).toEqual([
+      name,
+      isPossible,
+    ]);
+    expect(secret.plan.length > 0).toBe(consumers.length > 0 && ["possible", "partly"].includes(secret.verdict));
+    expect(body.unknown.map(({ code }: { code: string }) => code)).toEqual(
+      expect.arrayContaining(["userSignIns", "handMadeCopies"]),
+    );
+  }
+});
+
+const guidOfTenant = (): string => service.environment.AZURE_TENANT_ID!;
+
+test("plans name what only people know: the workflow's claims, the built-in authentication, the automatic connection", async () => {
+  const planOf = async (scenario: string) => {
+    const { name } = expected.find((one) => one.scenario === scenario)!;
+    const { secrets } = (await reportOf(name)).body;
+    return { name, ...secrets[0], text: JSON.stringify(secrets[0].plan) };
+  };
+  const environment = await planOf("githubEnvironment");
+  expect(environment.consumers[0].federatedCredential.usualSubject).toBe("repo:acme/shop:environment:production");
+  expect(environment.text).toContain("id-token: write");
+  expect((await planOf("githubRepository")).consumers[0].federatedCredential.usualSubject).toBeNull();
+  expect((await planOf("builtInAuthentication")).text).toContain("OVERRIDE_USE_MI_FIC_ASSERTION_CLIENTID");
+  expect((await planOf("webApp")).text).not.toContain("OVERRIDE_USE_MI_FIC_ASSERTION_CLIENTID");
+  expect((await planOf("automaticConnection")).text).not.toContain("federated-credential create");
+  expect((await planOf("manualConnection")).text).toContain("federated-credential create");
+  expect((await planOf("plaintextCopy")).consumers[0]).toMatchObject({ copy: true });
+});
+
+test("a report costs at most four requests to Microsoft Graph, and one if it is repeated", async () => {
+  const { name } = expected.find(({ scenario }) => scenario === "copyInVault")!;
+  service.cloud.control.directory.changeApplication(appIdOf(name), { notes: "changed" });
+  await reportOf(name);
+  service.cloud.control.resetCounts();
+  await reportOf(name);
+  const { total, ...counts } = service.cloud.control.counts();
+  expect(Object.keys(counts).filter((operation) => operation.startsWith("graph."))).toEqual(["graph.getApplication"]);
+  expect(total).toBe(1);
+});
+
+test("idle days follow from complete sign-in logs only", async () => {
+  const usageOf = async (name: string) => (await reportOf(name)).body.secrets[0].usage;
+  expect(await usageOf(USED.name)).toMatchObject({ idleDays: 5 - 0 });
+  const never = await usageOf(expected.find(({ scenario }) => scenario === "nobody")!.name);
+  expect(never).toMatchObject({ lastUsedAt: null, idleDays: 6 });
+  expect(never.blindSpots).toHaveLength(2);
+  const idle = async (days: number) => (await service.listAll(`${APPS}?idle=${days}`)).map((one) => one.displayName);
+  expect((await idle(6)).length).toBe(59);
+  expect(await idle(6)).not.toContain(USED.name);
+  expect(await idle(5)).toContain(USED.name);
+  expect(await idle(90)).toEqual([]);
+  const { body } = await service.admin("GET", `${APPS}/${appIdOf(USED.name)}`);
+  expect(body.credentials[0].usage).toMatchObject({ idleDays: 5 });
+});
