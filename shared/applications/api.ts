@@ -7,7 +7,7 @@ import { queryBoolean } from "../platform/http/query-boolean.ts";
 import { wholeNumber } from "../platform/http/whole-number.ts";
 import { ListFailure, RUN_STATUSES } from "../platform/runs/discovery-runs.ts";
 import { type ApplicationRecord, FederatedCredential, type RunRecord } from "./application.ts";
-import { BLIND_SPOTS, type CredentialUsage, isClientSecret } from "./credential-usage.ts";
+import { BLIND_SPOT_TEXTS, BLIND_SPOTS, type CredentialUsage, isClientSecret } from "./credential-usage.ts";
 import type { FoundApplication } from "./query.ts";
 import { REASONS } from "./rotatable.ts";
 
@@ -71,7 +71,9 @@ export const CredentialUsageView = z
       description: "Number of whole days without a sign-in, as complete logs prove. Null if no log proves it.",
     }),
     evidence: z.string().meta({ description: "What the logs show, or which log is missing." }),
-    blindSpots: z.array(z.string()).meta({ description: "Sentences about uses that the logs never show." }),
+    blindSpots: z.array(z.enum(BLIND_SPOTS)).meta({
+      description: `Uses that the logs never show. ${BLIND_SPOTS.map((spot) => `\`${spot}\`: ${BLIND_SPOT_TEXTS[spot]}`).join("; ")}.`,
+    }),
   })
   .meta({ id: "CredentialUsage" });
 

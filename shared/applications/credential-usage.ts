@@ -25,11 +25,13 @@ export interface CredentialUsage {
   evidence: string;
 }
 
-/** What the log of sign-ins never shows, in sentences. */
-export const BLIND_SPOTS = [
-  "Sign-ins of users in which the application proves itself with the secret (authorization code, on-behalf-of, resource owner password) are in other log tables, without the ID of the secret.",
-  "A sign-in during a gap of the log of up to four days is not noticed.",
-] as const;
+/** Uses that the log of sign-ins never shows. */
+export const BLIND_SPOTS = ["userSignIns", "logGaps"] as const;
+export const BLIND_SPOT_TEXTS: Record<(typeof BLIND_SPOTS)[number], string> = {
+  userSignIns:
+    "sign-ins of users in which the application uses the secret (authorization code, on-behalf-of, resource owner password) are in other log tables, without the ID of the secret",
+  logGaps: "a sign-in during a gap of the log of up to four days is missing",
+};
 
 /** Returns whether a credential is a client secret, whose use the log of sign-ins shows. */
 export const isClientSecret = ({ kind }: Pick<ApplicationCredential, "kind">): boolean => kind === "secret";

@@ -117,7 +117,9 @@ export const Secretless = z
     displayName: z.string(),
     federatedCredentials: z
       .object({
-        readAt: z.iso.datetime().meta({ description: "Time at which they were read, at most a day ago." }),
+        readAt: z.iso
+          .datetime()
+          .meta({ description: "Time at which they were last read. They are read at most once a day." }),
         limit: z.int().meta({ description: "Maximum number for one application." }),
         items: z.array(z.object({ name: z.string(), issuer: z.string(), subject: z.string() })),
       })

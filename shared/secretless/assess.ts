@@ -44,13 +44,21 @@ export function applyLimit(consumers: readonly AssessedConsumer[], existing: num
   });
 }
 
-/** Returns the verdict with its reason. */
+/** Returns the verdict with its reason. `isComplete`: the vault secrets that store the secret could be searched. */
 export function verdictOf(
   consumers: readonly AssessedConsumer[],
-  blockers: readonly Blocker[],
-  { lastUsedAt, idleDays }: SecretReport["usage"],
+  {
+    blockers,
+    usage: { lastUsedAt, idleDays },
+    isComplete,
+  }: { blockers: readonly Blocker[]; usage: SecretReport["usage"]; isComplete: boolean },
 ): Pick<SecretReport, "verdict" | "reason"> {
   if (blockers.length > 0) return { verdict: "blocked", reason: blockers[0]!.message };
+  if (!isComplete)
+    return {
+      verdict: "unknown",
+      reason: "The vault secrets that store the secret could not be searched: see unknown.",
+    };
   if (consumers.length === 0) {
     if (idleDays !== undefined && idleDays > 0)
       return {

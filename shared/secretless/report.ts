@@ -86,6 +86,8 @@ export interface SecretConsumer {
 /** What a sync record copies, and where to. */
 export interface SyncTarget {
   provider: string;
+  /** For `azure`: the name of the vault. */
+  region: string | undefined;
   name: string;
   /** Members of the provider's configuration that locate the target, at the last run. */
   location: Record<string, unknown>;
