@@ -70,7 +70,10 @@ export const CredentialUsageView = z
     idleDays: z.int().min(0).nullable().meta({
       description: "Number of whole days without a sign-in, as complete logs prove. Null if no log proves it.",
     }),
-    evidence: z.string().meta({ description: "What the logs show, or which log is missing." }),
+    evidence: z.string().meta({
+      description: "What the logs show, or which log is missing.",
+      example: "The last sign-in with it in the log was on 2026-11-02. The log is complete since 2026-08-01.",
+    }),
     blindSpots: z.array(z.enum(BLIND_SPOTS)).meta({
       description: `Uses that the logs never show. ${BLIND_SPOTS.map((spot) => `\`${spot}\`: ${BLIND_SPOT_TEXTS[spot]}`).join("; ")}.`,
     }),

@@ -18,32 +18,55 @@ const Blocker = z.object({
     description:
       "`foreignApplication`: the application belongs to another tenant. `samlSigning`: the secret protects a SAML signing key. `federatedCredentialLimit`: no room for another federated credential. `outsideAzure`: readers of a copy in another cloud are unknown. `unknownKind`: the service does not know how the consumer signs in.",
   }),
-  message: z.string().meta({ description: "The reason, and what to do." }),
+  message: z.string().meta({
+    description: "The reason, and what to do.",
+    example: "The application belongs to another tenant. Only that tenant can add federated credentials to it.",
+  }),
 });
 
 const Unknown = z.object({
-  code: z.string().meta({ description: "What kind of source was not searched." }),
-  message: z.string(),
-  remedy: z.string(),
+  code: z.string().meta({ description: "What kind of source was not searched.", example: "handMadeCopies" }),
+  message: z.string().meta({
+    description: "What is unknown.",
+    example: "Copies that people made by hand, and programs outside the searched systems, are unknown.",
+  }),
+  remedy: z.string().meta({
+    description: "How to find it out.",
+    example: "Watch the sign-ins with the secret before you delete it.",
+  }),
 });
 
 const Step = z.object({
-  text: z.string().meta({ description: "What to do, in a sentence." }),
+  text: z
+    .string()
+    .meta({ description: "What to do, in sentences.", example: "Let the application trust the identity." }),
   command: z.string().nullable().meta({
     description: "Command of the Azure CLI for a POSIX shell. Replace placeholders in <…>. Null if there is none.",
+    example: "az identity show --ids '<resource ID of the managed identity>' --query principalId --output tsv",
   }),
   consumer: z
     .string()
     .nullable()
-    .meta({ description: "ID of the consumer that the step changes. Null for the secret." }),
+    .meta({
+      description: "ID of the consumer that the step changes. Null for the secret.",
+      example:
+        "/subscriptions/9a3b1c52-6a0e-4c7d-9b57-0d3d3a1f2e4b/resourceGroups/rg-shop/providers/Microsoft.Web/sites/shop",
+    }),
 });
 
 const FederatedCredential = z.object({
-  issuer: z.string().meta({ description: "Issuer, or a placeholder in <…> if the service can't know it." }),
-  subject: z.string().meta({ description: "Subject. Placeholders in <…> stand for unknown parts." }),
+  issuer: z.string().meta({
+    description: "Issuer, or a placeholder in <…> if the service can't know it.",
+    example: "https://login.microsoftonline.com/3f1c0f5e-8d0b-4b53-9d4b-0f1f7f6b2a10/v2.0",
+  }),
+  subject: z.string().meta({
+    description: "Subject. Placeholders in <…> stand for unknown parts.",
+    example: "<principal ID of the managed identity>",
+  }),
   audience: z.string().meta({ description: "Audience of the cloud.", example: "api://AzureADTokenExchange" }),
   usualSubject: z.string().nullable().meta({
     description: "Subject in the platform's usual format, to compare with that of a token. Null if parts are unknown.",
+    example: "repo:acme/shop:environment:production",
   }),
   exists: z
     .boolean()
@@ -52,16 +75,26 @@ const FederatedCredential = z.object({
 
 const Consumer = z
   .object({
-    id: z.string().meta({ description: "ID of the resource, as in dependencies." }),
+    id: z.string().meta({
+      description: "ID of the resource, as in dependencies.",
+      example:
+        "/subscriptions/9a3b1c52-6a0e-4c7d-9b57-0d3d3a1f2e4b/resourceGroups/rg-shop/providers/Microsoft.Web/sites/shop",
+    }),
     kind: z.enum(CONSUMER_KINDS).meta({ description: "Kind of the resource." }),
     name: z.string(),
-    evidence: z.array(z.string()).meta({ description: "Names of settings, variables, fields or logged operations." }),
+    evidence: z.array(z.string()).meta({
+      description: "Names of settings, variables, fields or logged operations.",
+      example: ["appsettings/CLIENT_SECRET"],
+    }),
     strength: z
       .enum(["references", "entitled", "observed"])
       .meta({ description: "How it is known: by configuration, by access only, or by a log." }),
     places: z
       .array(z.string())
-      .meta({ description: "Asset IDs of the vault secrets through which it gets the secret." }),
+      .meta({
+        description: "Asset IDs of the vault secrets through which it gets the secret.",
+        example: ["kv-shop.secret.client-secret"],
+      }),
     copy: z.boolean().meta({ description: "Whether it stores a copy of the value." }),
     certain: z.boolean().meta({
       description: "False if it uses a client secret of the application, and which one is unknown.",
@@ -80,12 +113,15 @@ const Consumer = z
     questions: z
       .array(
         z.object({
-          name: z.string().meta({ description: "What is unknown." }),
-          how: z.string().meta({ description: "How to find it out." }),
+          name: z.string().meta({ description: "What is unknown.", example: "principal ID of the managed identity" }),
+          how: z.string().meta({
+            description: "How to find it out.",
+            example: "The plan creates the identity and reads its principal ID.",
+          }),
         }),
       )
       .meta({ description: "Facts that the plan needs and the service can't know." }),
-    blockers: z.array(Blocker),
+    blockers: z.array(Blocker).meta({ description: "Reasons that keep the consumer from working without the secret." }),
   })
   .meta({ id: "SecretlessConsumer" });
 
@@ -99,10 +135,18 @@ const Secret = z
       description:
         "Whether all known consumers can work without the secret (`possible`), some (`partly`) or none (`blocked`). `unknown`: no consumer is known, or their kinds do not decide.",
     }),
-    reason: z.string().meta({ description: "Reason of the verdict." }),
-    usage: CredentialUsageView,
+    reason: z.string().meta({
+      description: "Reason of the verdict.",
+      example: "Each known consumer (1) can sign in without the secret. See unknown for what was not searched.",
+    }),
+    usage: CredentialUsageView.meta({ description: "Use of the secret, as sign-in logs show it." }),
     places: z
-      .array(z.object({ assetId: z.string(), confidence: z.enum(["certain", "likely"]) }))
+      .array(
+        z.object({
+          assetId: z.string(),
+          confidence: z.enum(["certain", "likely"]).meta({ description: "How sure the match is." }),
+        }),
+      )
       .meta({ description: "Vault secrets that store it, as certain or likely matches." }),
     consumers: z.array(Consumer).meta({ description: "Known consumers, by ID." }),
     blockers: z.array(Blocker).meta({ description: "Reasons that concern the secret itself." }),
@@ -121,7 +165,17 @@ export const Secretless = z
           .datetime()
           .meta({ description: "Time at which they were last read. They are read at most once a day." }),
         limit: z.int().meta({ description: "Maximum number for one application." }),
-        items: z.array(z.object({ name: z.string(), issuer: z.string(), subject: z.string() })),
+        items: z.array(
+          z.object({
+            name: z.string().meta({ description: "Name of the federated credential.", example: "github-production" }),
+            issuer: z
+              .string()
+              .meta({ description: "Issuer of the tokens.", example: "https://token.actions.githubusercontent.com" }),
+            subject: z
+              .string()
+              .meta({ description: "Subject of the tokens.", example: "repo:acme/shop:environment:production" }),
+          }),
+        ),
       })
       .nullable()
       .meta({ description: "Existing federated credentials. Null if they could not be read; see `unknown`." }),

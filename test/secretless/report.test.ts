@@ -33,6 +33,9 @@ beforeAll(async () => {
     await post(`/api/automation/sync/providers/${provider}`, body);
   for (const record of records) await post("/api/automation/sync/records", { ...record, enabled: true });
   await service.waitUntilIdle();
+  const notSynced = async () =>
+    (await service.listAll("/api/automation/sync/records")).filter(({ state }) => state !== "inSync");
+  await vi.waitFor(async () => expect(await notSynced()).toEqual([]), { timeout: 150_000, interval: 300 });
   await service.scan({ mode: "full" });
   await fetch(`${service.url}/admin/functions/indexRotationMatches`, { method: "POST", body: "{}" });
   await service.waitUntilIdle();
