@@ -228,6 +228,7 @@ export function createAutomation(deps: {
     units: azureEdges.units,
     audit,
     queues,
+    readsOf: (vaultName) => logs.unused.readsOf(vaultName),
     clock,
     randomness,
     log,

@@ -8,7 +8,8 @@ import { acceptUnread, consumersOptions, dryRun, placesOptions } from "./api.ts"
 import { namedPlaces } from "./named-places.ts";
 import { DEFAULT_OVERLAP_DAYS, MAX_EXPIRY_DAYS, MAX_OVERLAP_DAYS } from "./policy.ts";
 import type { ResourceKeyRequest } from "./request.ts";
-import type { Credential } from "./resource-keys/credential-list.ts";
+import type { Credential, UsedCredential } from "./resource-keys/credential-list.ts";
+import { KEY_BLIND_SPOT_TEXTS, KEY_BLIND_SPOTS } from "./resource-keys/credential-usage.ts";
 import type { RunRecord } from "./resource-keys/discovery-run.ts";
 import { KEY_KINDS } from "./resource-keys/kinds.ts";
 
@@ -19,6 +20,8 @@ export const EXAMPLE_ID = "3f786850e387550fdab836ed7e6dc881-1";
 
 /** Largest value of the filter `due`, in days. */
 const MAX_DUE_DAYS = 3650;
+/** Largest value of the filter `idle`, in days. Results of logs are kept for 400 days. */
+const MAX_IDLE_DAYS = 365;
 
 const kindName = z.enum(KEY_KINDS.map(({ name }) => name)).meta({
   description: "Name of the kind of resource. GET /api/automation/rotation/issuers describes each.",
@@ -40,6 +43,10 @@ export const CredentialQuery = z.strictObject({
   }),
   due: wholeNumber(0, MAX_DUE_DAYS).optional().meta({
     description: "Only credentials of which a vault secret expires within this number of days, or has expired.",
+  }),
+  idle: wholeNumber(1, MAX_IDLE_DAYS).optional().meta({
+    description:
+      "Only credentials whose vault secrets were not read for this number of days. Only complete logs of the vaults prove that, so a credential without such logs is never included.",
   }),
 });
 
@@ -99,6 +106,28 @@ export const CredentialView = z
           .meta({ id: "CredentialPlace" }),
       )
       .meta({ description: "Vault secrets that store a key of the pair, found by comparing values." }),
+    usage: z
+      .object({
+        lastReadAt: z.iso
+          .datetime()
+          .nullable()
+          .meta({ description: "Time of the last logged read of one of the vault secrets. Null if no log has one." }),
+        idleDays: z.int().min(0).nullable().meta({
+          description:
+            "Number of whole days in which none of the vault secrets was read, as complete logs prove. Null if no log proves it.",
+        }),
+        evidence: z.string().meta({
+          description: "What the logs show, or which log is missing.",
+          example: "No read of its vault secrets is in the logs, which are complete since 2026-08-01.",
+        }),
+        blindSpots: z.array(z.enum(KEY_BLIND_SPOTS)).meta({
+          description: `Uses that the logs never show. ${KEY_BLIND_SPOTS.map((spot) => `\`${spot}\`: ${KEY_BLIND_SPOT_TEXTS[spot]}`).join("; ")}.`,
+        }),
+      })
+      .meta({
+        id: "RotationCredentialUsage",
+        description: "Reads of the vault secrets that store the key, from logs.",
+      }),
   })
   .meta({ id: "RotationCredential" });
 
@@ -172,7 +201,8 @@ export function credentialView({
   kind,
   pair,
   places,
-}: Credential): z.input<typeof CredentialView> {
+  usage,
+}: UsedCredential): z.input<typeof CredentialView> {
   const id = parseResourceId(resourceId);
   const names = new Set(places.map(({ keyName }) => keyName));
   const expiries = places.flatMap(({ expiresOn }) => expiresOn ?? []);
@@ -198,6 +228,12 @@ export function credentialView({
       comparedBy: by,
       expiresOn: toInstant(expiresOn),
     })),
+    usage: {
+      lastReadAt: usage.lastReadAt ?? null,
+      idleDays: usage.idleDays ?? null,
+      evidence: usage.evidence,
+      blindSpots: [...KEY_BLIND_SPOTS],
+    },
   };
 }
 

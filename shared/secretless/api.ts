@@ -44,14 +44,11 @@ const Step = z.object({
     description: "Command of the Azure CLI for a POSIX shell. Replace placeholders in <…>. Null if there is none.",
     example: "az identity show --ids '<resource ID of the managed identity>' --query principalId --output tsv",
   }),
-  consumer: z
-    .string()
-    .nullable()
-    .meta({
-      description: "ID of the consumer that the step changes. Null for the secret.",
-      example:
-        "/subscriptions/9a3b1c52-6a0e-4c7d-9b57-0d3d3a1f2e4b/resourceGroups/rg-shop/providers/Microsoft.Web/sites/shop",
-    }),
+  consumer: z.string().nullable().meta({
+    description: "ID of the consumer that the step changes. Null for the secret.",
+    example:
+      "/subscriptions/9a3b1c52-6a0e-4c7d-9b57-0d3d3a1f2e4b/resourceGroups/rg-shop/providers/Microsoft.Web/sites/shop",
+  }),
 });
 
 const FederatedCredential = z.object({
@@ -89,12 +86,10 @@ const Consumer = z
     strength: z
       .enum(["references", "entitled", "observed"])
       .meta({ description: "How it is known: by configuration, by access only, or by a log." }),
-    places: z
-      .array(z.string())
-      .meta({
-        description: "Asset IDs of the vault secrets through which it gets the secret.",
-        example: ["kv-shop.secret.client-secret"],
-      }),
+    places: z.array(z.string()).meta({
+      description: "Asset IDs of the vault secrets through which it gets the secret.",
+      example: ["kv-shop.secret.client-secret"],
+    }),
     copy: z.boolean().meta({ description: "Whether it stores a copy of the value." }),
     certain: z.boolean().meta({
       description: "False if it uses a client secret of the application, and which one is unknown.",

@@ -6,6 +6,7 @@ import type { Row } from "../../platform/storage/entity.ts";
 import { pack, unpack } from "../../platform/storage/packed-members.ts";
 import type { Tables } from "../../platform/storage/tables.ts";
 import { DAY_MS, SECOND_MS } from "../../platform/time.ts";
+import type { VaultReads } from "../../rotation/resource-keys/credential-usage.ts";
 import { assetOfEdge, Edges, rangeOf, vaultPrefix } from "../rows.ts";
 import { latest } from "./merge.ts";
 import {
@@ -44,6 +45,8 @@ export interface UnusedSecrets {
    * disabled secrets, secrets that are too new, and secrets that this service syncs.
    */
   usesOf(vaultName: string): Promise<AssetUse[]>;
+  /** Returns the reads of a vault's secrets. Undefined if no workspace is configured. */
+  readsOf(vaultName: string): Promise<VaultReads | undefined>;
   /**
    * Finds secrets that became unused or used since the last call, and requests their compliance evaluation. Checks each vault
    * once a day.
@@ -153,6 +156,17 @@ export function createUnusedSecrets(deps: {
 
   return {
     usesOf,
+
+    async readsOf(vaultName) {
+      if (workspaceIds.length === 0) return undefined;
+      const [since, reads, synced] = await Promise.all([
+        completeSince(vaultName, clock.now()),
+        lastReads(vaultName),
+        findSyncedSecrets(vaultName),
+      ]);
+      const names = [...synced].map((asset) => asset.slice("secret.".length));
+      return { completeSince: since, lastReads: reads, synced: new Set(names) };
+    },
 
     async reportUnused() {
       const today = clock.now().toISOString().slice(0, 10);

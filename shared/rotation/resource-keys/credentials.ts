@@ -9,6 +9,7 @@ import type { Queues } from "../../platform/storage/queues.ts";
 import { SECOND_MS } from "../../platform/time.ts";
 import { noServiceVault } from "../matches.ts";
 import { type CredentialList, createCredentialList } from "./credential-list.ts";
+import type { ReadsOf } from "./credential-usage.ts";
 import { discoverLinks, type LinkDiscoveryDependencies } from "./discovery.ts";
 import { RUNS, type RunRecord, Runs } from "./discovery-run.ts";
 
@@ -44,6 +45,7 @@ export function createCredentials(
   deps: LinkDiscoveryDependencies & {
     audit: Pick<Audit, "append">;
     queues: Queues;
+    readsOf?: ReadsOf;
     /** Milliseconds that a request waits for its run. Tests set it. */
     waitMs?: number;
   },
