@@ -1,6 +1,7 @@
 import { appIdOf, keyIdOf, secretValueOf } from "simulated-cloud/company/applications.ts";
 import { guidFrom } from "simulated-cloud/vaults/identifiers.ts";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { plantedCompany } from "../rotation/planted-credentials.ts";
 import { licence } from "../support/licence.ts";
 import { Service } from "../support/service.ts";
 import { drawCompany } from "./drawn-company.ts";
@@ -8,9 +9,15 @@ import { drawCompany } from "./drawn-company.ts";
 // Reports on client secrets, for a drawn company of 60 applications with known answers, over HTTP.
 
 const { company, expected, records } = drawCompany(20_261_128);
+// A vault with keys of four Azure resources. One of its secrets was read two days ago.
+const { company: keys, links } = plantedCompany(4);
+company.subscriptions.push(...keys.subscriptions);
+const KEY_VAULT = keys.subscriptions[0]!.vaults![0]!.name;
+const READ_SECRET = links[0]!.secretName;
 const WORKSPACE = guidFrom("workspace law-former");
 const APPS = "/api/automation/rotation/apps";
 const DAY_MS = 86_400_000;
+const READER = "33333333-3333-4333-8333-333333333333";
 const USED = expected.find(({ scenario }) => scenario === "webApp")!;
 
 let service: Service;
@@ -26,6 +33,8 @@ beforeAll(async () => {
   // Some application signs in daily, so the log is complete. One of the drawn applications signed in five days ago.
   for (let day = 6; day >= 0; day--) addSignIn("Others", "daily", day * DAY_MS + 60_000);
   addSignIn(USED.name, "current", 5 * DAY_MS);
+  for (let day = 6; day >= 0; day--) addVaultEvent("SecretList", "", day * DAY_MS + 60_000);
+  addVaultEvent("SecretGet", READ_SECRET, 2 * DAY_MS);
   await service.scan({ mode: "full" });
   await post("/api/automation/rotation/discover");
   await service.admin("PUT", "/api/settings/integrations/devops", { orgUrl: "https://dev.azure.com/acme" });
@@ -60,6 +69,20 @@ function addSignIn(application: string, secret: string, millisecondsAgo: number)
     keyId: keyIdOf(application, secret),
     name: application,
     result: "0",
+  });
+}
+
+function addVaultEvent(operation: string, secret: string, millisecondsAgo: number): void {
+  service.cloud.control.logs.addEvent("law-former", {
+    table: "AzureDiagnostics",
+    at: Date.now() - millisecondsAgo,
+    operation,
+    vaultId: service.cloud.control.vaultId(KEY_VAULT)!,
+    id: secret && `https://${KEY_VAULT}.vault.localhost:1/secrets/${secret}/${"a".repeat(32)}`,
+    requestUri: "",
+    status: 200,
+    objectId: READER,
+    appId: READER,
   });
 }
 
@@ -173,4 +196,23 @@ test("idle days follow from complete sign-in logs only", async () => {
   expect(await idle(90)).toEqual([]);
   const { body } = await service.admin("GET", `${APPS}/${appIdOf(USED.name)}`);
   expect(body.credentials[0].usage).toMatchObject({ idleDays: 5 });
+});
+
+test("keys of Azure resources are idle only if complete logs show no read of their vault secrets", async () => {
+  const CREDENTIALS = "/api/automation/rotation/credentials";
+  const { runId } = await post(`${CREDENTIALS}/discover`);
+  const isOver = async () => (await service.admin("GET", `${CREDENTIALS}/runs/${runId}`)).body.finishedAt !== null;
+  await vi.waitUntil(isOver, { timeout: 150_000, interval: 200 });
+  const all = await service.listAll(CREDENTIALS);
+  expect(all).toHaveLength(4);
+  const isRead = ({ places }: { places: { secretName: string }[] }) =>
+    places.some(({ secretName }) => secretName === READ_SECRET);
+  expect(all.find(isRead).usage).toMatchObject({ idleDays: 2, lastReadAt: expect.any(String) });
+  const idle = async (days: number) => await service.listAll(`${CREDENTIALS}?idle=${days}`);
+  expect((await idle(2)).length).toBe(4);
+  const six = await idle(6);
+  expect([six.length, six.some(isRead)]).toEqual([3, false]);
+  expect(six[0].usage).toMatchObject({ lastReadAt: null, idleDays: 6, blindSpots: ["heldCopies", "otherPlaces"] });
+  expect(await idle(90)).toEqual([]);
+  expect((await service.admin("GET", `${CREDENTIALS}/${six[0].credentialId}`)).body.usage).toEqual(six[0].usage);
 });

@@ -1,0 +1,52 @@
+import { expect, test } from "vitest";
+import type { CredentialPlace } from "../../shared/rotation/resource-keys/credential-list.ts";
+import { keyUsageOf, type VaultReads } from "../../shared/rotation/resource-keys/credential-usage.ts";
+
+// Since when a key of an Azure resource was not read, from the logs of the vaults that store it.
+
+const NOW = Date.parse("2026-11-28T12:00:00.000Z");
+const place = (vaultName: string, secretName = "key") => ({ vaultName, secretName }) as CredentialPlace;
+const reads = (
+  completeSince: string | undefined,
+  lastReads: [string, string][] = [],
+  synced: string[] = [],
+): VaultReads => ({
+  completeSince,
+  lastReads: new Map(lastReads),
+  synced: new Set(synced),
+});
+const idleDays = (places: CredentialPlace[], vaults: [string, VaultReads | undefined][]) =>
+  keyUsageOf(places, new Map(vaults), NOW).idleDays;
+
+test("the idle time is proven by the log that starts last, and ends with the last read of any place", () => {
+  const [first, second] = [place("kv-A"), place("kv-b", "Key")];
+  const since = (day: string) => reads(`2026-${day}T00:00:00.000Z`);
+  expect(idleDays([first], [["kv-a", since("08-30")]])).toBe(90);
+  expect(
+    idleDays(
+      [first, second],
+      [
+        ["kv-a", since("08-30")],
+        ["kv-b", since("11-18")],
+      ],
+    ),
+  ).toBe(10);
+  const read = reads("2026-08-30T00:00:00.000Z", [["key", "2026-11-25T00:00:00.000Z"]]);
+  expect(
+    idleDays(
+      [first, second],
+      [
+        ["kv-a", since("08-30")],
+        ["kv-b", read],
+      ],
+    ),
+  ).toBe(3);
+});
+
+test("without a complete log of each vault, or with a synced secret, nothing is said to be idle", () => {
+  const complete = reads("2026-01-01T00:00:00.000Z");
+  expect(idleDays([place("kv-a"), place("kv-b")], [["kv-a", complete]])).toBeUndefined();
+  expect(idleDays([place("kv-a")], [["kv-a", reads(undefined)]])).toBeUndefined();
+  expect(idleDays([place("kv-a")], [["kv-a", reads("2026-01-01T00:00:00.000Z", [], ["key"])]])).toBeUndefined();
+  expect(idleDays([], [])).toBeUndefined();
+});
