@@ -186,13 +186,13 @@ const getSecretless = endpoint({
 });
 
 export const endpoints = [
-  getSecretless,
   listRotationMatches,
   verifyRotationMatch,
   confirmRotationMatch,
   getRotationPolicy,
   setRotationPolicy,
   deleteRotationPolicy,
+  getSecretless,
 ];
 
 export const timers = [
