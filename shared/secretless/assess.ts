@@ -108,7 +108,7 @@ export function planOf({
     .flatMap(({ id, replacement }) => replacement.steps.map((step) => ({ ...step, consumer: id })));
   if (verdict === "partly")
     return [...steps, { text: "Keep the secret until the other consumers no longer need it. They have no steps yet." }];
-  const copies = places.map(({ assetId }) => assetId);
+  const copies = places.flatMap(({ assetId, confidence }) => (confidence === "certain" ? assetId : []));
   return [
     ...steps,
     {
@@ -121,7 +121,7 @@ export function planOf({
     ...copies.map((copy) => {
       const [vaultName = "", , ...name] = copy.split(".");
       return {
-        text: `Delete the copy ${copy}, unless other consumers read it for another purpose.`,
+        text: `Delete the copy ${copy}. Test the match first: tags alone can be wrong, and others may read the vault secret for another purpose.`,
         command: az("keyvault secret delete", { "vault-name": vaultName, name: name.join(".") }),
       };
     }),

@@ -36,7 +36,7 @@ export interface ConsumersRead {
   unknown: Unknown[];
 }
 
-export interface ConsumerReader {
+interface ConsumerReader {
   read(found: FoundApplication, matched: readonly Place[]): Promise<ConsumersRead>;
   /** Returns what dependency discovery could not read. */
   coverage(): Promise<Unknown[]>;
@@ -131,7 +131,7 @@ const leftOut = (message: string): Unknown => ({
   remedy: "See GET /api/assets/dependencies for all consumers.",
 });
 
-export interface PlacedEdge {
+interface PlacedEdge {
   edge: FoundEdge["edge"];
   /** Undefined for a consumer that stores its own copy of any client secret of the application. */
   place: Place | undefined;

@@ -44,7 +44,7 @@ export interface NeededFederatedCredential {
 }
 
 /** Something that a person has to find out, and how. */
-export interface OpenQuestion {
+interface OpenQuestion {
   name: string;
   how: string;
 }

@@ -113,7 +113,10 @@ test("the last steps delete the secret and its copies only if every known consum
   const secret = {
     appId: application.appId,
     keyId: "k",
-    places: [{ assetId: "kv.secret.a", confidence: "certain" as const }],
+    places: [
+      { assetId: "kv.secret.a", confidence: "certain" as const },
+      { assetId: "kv.secret.likely-only", confidence: "likely" as const },
+    ],
   };
   const consumers = [assessed(consumer("webApp"))];
   const possible = planOf({ ...secret, consumers, verdict: "possible" }).map(({ command }) => command);
