@@ -113,6 +113,7 @@ const deleteUser = endpoint({
   conditional: true,
   params,
   guarded: ({ params, services }) => services.access.administrators.isAdministrator(params.user_id),
+  // An unknown user, so that the example deletes no one's account.
   example: { params: { user_id: "no.such.user" } },
   responds: { 200: Deleted },
   problems: ["notFound", "conflict"],

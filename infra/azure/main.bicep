@@ -48,6 +48,7 @@ param rotationResourceGroupIds string[] = []
 @description('Existing custom role Rotation Operator, as a resource id. Empty: creates one in each of these resource groups.')
 param rotationOperatorRoleDefinitionId string = ''
 
+// Such as { '/subscriptions/…/resourceGroups/rg-shop': ['storage', 'serviceBusQueue'] }
 @description('Kinds of keys that the service may regenerate, by the id of the resource group (PRO). Empty: none.')
 param rotationKeyKinds object = {}
 

@@ -61,7 +61,10 @@ export async function hostileXml(): Promise<Section> {
   };
 }
 
-/** Returns documents at the limits of `checkXmlLimits`, which are parsed. */
+/**
+ * Returns documents at the limits of `checkXmlLimits`, which are parsed. The root element counts too, with its name, its level
+ * and its prefix.
+ */
 function parsedDocuments(): { name: string; xml: string }[] {
   const response = (inside: string) =>
     `<samlp:Response xmlns:samlp="urn:oasis:names:tc:SAML:2.0:protocol">${inside}</samlp:Response>`;
@@ -97,6 +100,7 @@ async function processorMs(xml: string, idp: Signer): Promise<number> {
 async function healthUnderPosts(responses: string[]) {
   const service = await Service.start({
     company: { subscriptions: [] },
+    // The host appends an entry to X-Forwarded-For. With two hops, the entry before it, which the clients send, is the address.
     env: { LICENSE_KEY: await licence(), PUBLIC_BASE_URL: ORIGIN, TRUSTED_PROXY_HOPS: "2" },
   });
   const agent = new http.Agent({ keepAlive: true });

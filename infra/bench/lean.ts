@@ -131,6 +131,7 @@ export async function lean(): Promise<Section> {
       {
         what: "TLS handshakes of a vault, the most in one scan",
         value: String(handshakes),
+        // A vault has at most 8 connections: `MAX_PER_HOST` of the functions.
         comparedWith: "8 connections",
         bound: atMost(handshakes, 8),
       },

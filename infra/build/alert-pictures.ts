@@ -53,18 +53,18 @@ const asset = (vaultName: string, type: AssetItem["type"], name: string, days: n
   threshold: [1, 7, 30, 60].find((threshold) => days < threshold) ?? 90,
 });
 
-/** A certificate whose renewal is late since `lateDays` days. */
+/** A certificate whose renewal is late. `windowEndDays`: days from NOW to the end of its renewal window, negative. */
 const late = (
   vaultName: string,
   name: string,
   renewedBy: NonNullable<AssetItem["late"]>["renewedBy"],
-  lateDays: number,
+  windowEndDays: number,
   days: number,
   owner?: string,
 ): AssetItem => ({
   ...asset(vaultName, "certificate", name, days, owner),
   threshold: 0,
-  late: { renewedBy, windowEnd: unixSeconds(lateDays) },
+  late: { renewedBy, windowEnd: unixSeconds(windowEndDays) },
 });
 
 /** A credential of an application, or of a B2C tenant if `tenantDomain` is given. */

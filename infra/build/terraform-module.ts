@@ -10,6 +10,7 @@ const READ_FILES = [
   "infra/azure/workbook.json",
   "infra/azure/queries/*.kql",
   "infra/azure/events-policy/policy.json",
+  "infra/azure/rotation/key-actions.json",
 ];
 
 /**

@@ -84,6 +84,7 @@ export async function startHost(options: HostOptions): Promise<Host> {
     ...(options.quiet !== undefined && { quiet: options.quiet }),
     ...(options.logFile !== undefined && { file: options.logFile }),
   });
+  // Listens before the app is loaded, so that a request in the meantime gets a 503, and because the app needs the port.
   const server = await listen(options.port, log);
   applyPlatformSettings(app, server.port, environment);
 

@@ -130,6 +130,7 @@ export function createHttpHandler(
     request: IncomingMessage,
     response: ServerResponse,
   ) => {
+    // The app's library builds the request's URL from the Host header, and would throw.
     if (!URL.canParse(`http://${request.headers.host ?? "localhost"}/`)) return send(response, 400);
     const http = await toHttpData(request, path, params);
     const responseTimer = setTimeout(() => {
@@ -169,6 +170,7 @@ export function createHttpHandler(
         .run(() => callFunction(match.function, match.path, match.params, request, response))
         .catch((error) => {
           if (!(error instanceof BodyTooLarge)) throw error;
+          // The body was not read, so the connection can't be used again.
           response.setHeader("connection", "close");
           send(response, 413);
         });

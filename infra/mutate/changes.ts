@@ -91,6 +91,7 @@ export function placesIn(file: string, text: string): Place[] {
 
 /** Returns whether neither a node nor its children are changed: types, imports, re-exports, default exports, logs and texts. */
 function isExcluded(node: Node, source: (node: Node) => string): boolean {
+  // `as`, `!` and `satisfies` contain a value.
   if (/^TS(?!As|NonNull|Satisfies)/.test(node.type)) return true;
   if (/^(?:Import|Export(?:All|Default))Declaration$/.test(node.type)) return true;
   if (node.type === "ImportExpression" || (node.type === "ExportNamedDeclaration" && node.source)) return true;
@@ -163,6 +164,7 @@ function changesOf(node: Node, parent: Node | undefined, text: string): Edit[] {
     case "FunctionExpression":
     case "ArrowFunctionExpression": {
       const body = node.body as Node | null;
+      // A function with a result would not compile.
       if (body?.type !== "BlockStatement" || source(body).includes("return ")) return [];
       // `Math` is always true, but the compiler does not know that, so it does not reject the rest as unreachable.
       return [["returns at once", body.start, body.start + 1, "{ if (Math) return;"]];
@@ -186,6 +188,7 @@ function changesOfLiteral(node: Node, parent: Node | undefined, text: string): E
   const replaceWith = (operator: string, replacement: string): Edit => [operator, node.start, node.end, replacement];
   const { value } = node;
   if (typeof value === "boolean") return [replaceWith("true and false swapped", String(!value))];
+  // The parentheses keep `--1` from becoming a decrement: `x - 0` becomes `x - (-1)`.
   if (typeof value === "number")
     return [replaceWith("one more", String(value + 1)), replaceWith("one less", `(${value - 1})`)];
   if (typeof value !== "string" || value === "" || /\s/.test(value)) return [];

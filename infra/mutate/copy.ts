@@ -170,6 +170,7 @@ export class ProjectCopy {
     // A process group of its own, so that all processes which the tests started end with them.
     const child = spawn(path.join(this.#root, "node_modules/.bin", program), args, {
       cwd: this.folder,
+      // With `CI`, tests whose tools are missing would fail instead of being skipped.
       env: { ...process.env, CI: "", ...options.environment },
       detached: true,
       stdio: ["ignore", "pipe", "pipe"],

@@ -101,6 +101,7 @@ function deploy(scope: Scope, bicep: ReadonlyMap<string, BicepFile>, plan: Plan)
 
 /** Returns one scope for each copy of a resource or module: none if its condition is false. */
 function instances({ condition, loop }: Pick<Resource, "condition" | "loop">, scope: Scope): Scope[] {
+  // An unknown list counts as one item.
   const scopes = loop ? (loopScopes(loop.variables, evaluate(loop.over, scope), scope) ?? [scope]) : [scope];
   // An unknown condition counts as true, so that the deployer's permissions suffice in any case.
   return scopes.filter((one) => !condition || evaluate(condition, one) !== false);

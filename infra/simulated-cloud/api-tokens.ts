@@ -75,6 +75,7 @@ export class ApiTokens {
   /** Returns the token of an application that authenticates with a secret or as a managed identity. */
   issue(principal: Principal, audience: string): { token: string; claims: { exp: number } } {
     const claims = this.#applicationClaims(this.#version, principal, this.#roles);
+    // A version 1 token has the audience that the client named, a version 2 token always the application ID.
     if (this.#version === 1) claims.aud = audience;
     return { token: this.#options.tokens.sign(claims), claims };
   }

@@ -136,6 +136,7 @@ function token(
   // Only sign-ins of applications in the directory are logged, not those of the service itself.
   if (isOwnTenant && !("clientSecret" in application)) {
     const keyId = directory.secretWithValue(secret)?.keyId ?? "";
+    // The result of a successful sign-in is 0.
     const { error_codes: [code] = [0] } = (signInError?.body ?? {}) as { error_codes?: number[] };
     workspaces.recordSignIn({ appId: application.appId, keyId, name: application.displayName, result: String(code) });
   }

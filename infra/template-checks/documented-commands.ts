@@ -153,6 +153,7 @@ function checkNames(page: string, bicep: ReadonlyMap<string, BicepFile>): PageFi
     const names = resources
       .filter(({ resource }) => resource.type === type)
       .map((one) => bicepValue(one, "name") ?? "");
+    // A name with a condition counts with its last alternative, the name that the templates give.
     const patterns = names.map((name) => name.replace(/^.* \? .* : /, "").replace(/\{\w+\}/g, "[A-Za-z]+"));
     return matches
       .filter(([, name]) => !patterns.some((pattern) => new RegExp(`^${pattern}$`).test(name!)))

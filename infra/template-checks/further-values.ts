@@ -1,5 +1,11 @@
 // Values that both languages must set, each with its reason, in addition to those in invariants.ts, which checks both tables. A
-// value is in the normalized form of both languages (parity/normalize.ts): `{name}` is a parameter or a declaration.
+// value is in the normalized form of both languages (parity/normalize.ts). To add one, write any text: the check's finding shows
+// the text that the templates have.
+// - `{name}` is a parameter or a declaration. `{each.key}`, `{key.}` and `{value.}` are the key or the value of a loop's item.
+// - Texts have no quotes, so `? a : ` ends with the empty text, and `lookup(x, y, )` has it as the last argument.
+// - `each of {list}` is a loop over the list.
+// - `{x} is given`: not null or empty. In a condition, `x != null ? a : b` becomes `not {x} is given ? b : a`, and
+//   `x == null ? a : b` becomes `not not {x} is given ? b : a`.
 
 /** Values that resources of a type must have. */
 export interface Invariant {

@@ -458,6 +458,7 @@ function checkTerraformResource(
       const pair = kind.pairs.find(({ bicep, presence }) => bicep === path && !presence);
       return pair ? mustBe(one, `${ownName}: ${pair.terraform}`, terraformValue(one, pair), expected, reason) : [];
     }),
+    // Inside of another resource, these arguments would be those of the outer one.
     ...(kind.inside ? [] : checkArguments({ type, terraform, reason }, ownName, one)),
   ];
 }

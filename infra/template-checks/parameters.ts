@@ -120,8 +120,8 @@ export function compareRefusals(bicep: ReadonlyMap<string, BicepFile>, module: T
   const service = bicep.get(SERVICE_TEMPLATE);
   const messages = (service?.variables ?? []).flatMap(({ value }) => failMessages(value));
   const refused = (module ? blocks(module, "variable") : []).filter(({ block }) => {
-    const [validation] = block.blocks.flatMap(({ attributes }) => attributes.get("condition") ?? []);
-    return validation !== undefined && variablesIn(validation.value).some((name) => name !== block.labels[0]);
+    const conditions = block.blocks.flatMap(({ attributes }) => attributes.get("condition") ?? []);
+    return conditions.some(({ value }) => variablesIn(value).some((name) => name !== block.labels[0]));
   });
   const names = refused.map(({ block }) => block.labels[0]!);
   return [

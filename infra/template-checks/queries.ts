@@ -103,7 +103,7 @@ function checkSampling(files: InfraFiles): Finding[] {
 
 /**
  * Checks the time ranges. Azure Monitor limits a query to the time range of its rule, even if the query asks for a longer
- * range.
+ * range. An equal range does not suffice, because a query can look for rows that are older than its `ago(…)`.
  */
 function checkRanges(files: InfraFiles, { path: file, resources }: BicepFile): Finding[] {
   return resources

@@ -139,6 +139,7 @@ const CONDITIONAL_SETTINGS: Record<string, [value: string, condition: string]> =
   ],
   OUTBOUND_SUBNET_ID: [
     `${NETWORK_CREATED} ? {function_subnet.id} : {function_subnet_resource_id}`,
+    // The common text has no parentheses: everything after the first `and not` is negated.
     "{network_enabled} and not {network_enabled} and not {function_subnet_resource_id} is given and {nat_gateway_enabled}",
   ],
   DEPENDENCY_LITERAL_SCAN: ["true", "{literal_scan_subscription_ids} is given"],

@@ -61,7 +61,8 @@ resource "azurerm_subnet_network_security_group_association" "private_endpoint_s
 # The subnet of the app's instances:
 # https://learn.microsoft.com/azure/azure-functions/flex-consumption-how-to#enable-virtual-network-integration
 # The service endpoint lets the firewall of a vault allow the subnet. It hides the public address of calls to vaults, so a subnet
-# with a NAT gateway has none: https://learn.microsoft.com/azure/virtual-network/virtual-network-service-endpoints-overview
+# with a NAT gateway gets no service endpoint:
+# https://learn.microsoft.com/azure/virtual-network/virtual-network-service-endpoints-overview
 resource "azurerm_subnet" "function_subnet" {
   count = local.network_created ? 1 : 0
 

@@ -105,6 +105,7 @@ export function createMailDeliveries(deps: {
         parts: row.parts.map((part) => (isStarted(part) ? { ...part, alone: true } : part)),
       });
     }
+    // Before the delivery gets its parts, without which no mail can start: no mail is sent without this audit entry.
     await recordIntent(row);
     const resolve = row.test ? undefined : await deps.owners.resolver();
     return await write(row, { fallback, parts: partsByOwner({ recipients: fallback }, itemsIn(row), resolve) });
@@ -122,6 +123,7 @@ export function createMailDeliveries(deps: {
       const slot = part.status === "waiting" ? slots.get(mailboxKeys.get(index) ?? "") : undefined;
       if (!slot) return part;
       const writtenTime = Date.parse(part.notBefore ?? "");
+      // Without a written time, the difference is NaN and the time is written.
       if (Math.abs(writtenTime - slot.at.getTime()) < MIN_WAIT_CHANGE_MS) return part;
       isChanged = true;
       return { ...part, notBefore: slot.at.toISOString(), waits: waitText(mailboxes, slot.mailsBefore) };

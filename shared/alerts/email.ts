@@ -74,6 +74,7 @@ function linesThatFit(message: Message): MessageLine[] {
   let remainingBytes = MAX_MAIL_BYTES - bytesWithoutLines;
   for (const [index, line] of lines.entries()) {
     const { location } = line;
+    // A location has a heading under each owner.
     const key = location && JSON.stringify([location.owner, locationKey(location)]);
     remainingBytes -= byteLength(htmlLine(line), textLine(line)) + SEPARATOR_BYTES;
     if (!owners.has(location?.owner))

@@ -106,6 +106,7 @@ export function createItemFinder(deps: ItemFinderDeps) {
         const { resolved, silent } = separateSilent(rule, await endedViolations(ofType, since, reading, tables));
         const closed = [...others, ...silent];
         const result = await withResolutions(rule, newItems, resolved, closed, newItems.state);
+        // With more items, `violationVaults` stays as it was, so that the next round checks the same alerts again.
         return result.more ? result : { ...result, state: { ...result.state, violationVaults: reading.vaults } };
       }
       case "scanFailure": {

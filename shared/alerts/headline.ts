@@ -38,6 +38,7 @@ export const LATE_TEXT = "was not renewed in time and ";
 /** Maximum length of an owner in a subject. */
 const MAX_OWNER = 60;
 
+/** What follows the number of items, for more than one item of a type. */
 const AUTOMATION_HEADLINES: Partial<Record<AlertType, string>> = {
   rotationDue: "client secrets are due for rotation",
   rotationDone: "rotations completed",
@@ -196,7 +197,8 @@ function countsOf(
   problem: CommonProblem | undefined,
 ): string {
   const items = open.map(({ item }) => item);
-  const [type] = types;
+  // Undefined in a mail that combines alerts of several types: no type then names all of its items.
+  const [type] = types.size === 1 ? [...types] : [];
   const number = items.length;
   if (problem === "unread") return unreadCounts(open);
   if (items.every(({ kind }) => UNREAD_KINDS.has(kind))) return counted(failuresOf(open).length, "scan failure");
@@ -216,7 +218,7 @@ function countsOf(
     case "credential":
       return expiryCounts(open, SERVICE_CREDENTIAL);
     case "automation":
-      return types.size === 1 && type && AUTOMATION_HEADLINES[type] && number > 1
+      return type && AUTOMATION_HEADLINES[type] && number > 1
         ? `${number} ${AUTOMATION_HEADLINES[type]}`
         : counted(number, "alert");
     case "breakGlass":

@@ -128,8 +128,9 @@ export function createHistory(tables: Tables): History {
       // between, and can be `pending` again. `stale` are its entries under the former statuses.
       const formerStatuses = delivery.heldAt === undefined ? (["pending"] as const) : (["pending", "inDoubt"] as const);
       const stale = formerStatuses
-        .filter((former) => former !== status && (status !== "pending" || former === "inDoubt"))
+        .filter((former) => former !== status)
         .flatMap((former) => keysOf(ruleId, deliveryId, former))
+        // The keys without a status are the same for each status.
         .filter((key, index, keys) => keys.indexOf(key) === index && !entries.some(({ rowKey }) => rowKey === key))
         .map((key) => remove(HistoryRow, key));
       // Writes without a transaction, which would fail for a missing row: a held delivery may lack some stale entries.

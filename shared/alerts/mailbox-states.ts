@@ -27,7 +27,7 @@ import { LEASE_MS, type Outcome } from "./retry-schedule.ts";
  * | any, without the entry | added | the same; `empty`: `queued` | the entry; if it is critical, the mail does not wait for its next attempt |
  * | `empty` | added, an earlier version started the mail | status of that mail | the mail |
  * | any, with waiting entries of the delivery | held | the same; `queued`: `queued` or `empty` | without these entries |
- * | `queued`, `waiting` | withdrawn | the same, or `queued` or `empty` if the mail has no entries left | without entries that are not sent anymore; without the operation ID if that of the first entry |
+ * | `queued`, `waiting` | withdrawn | the same, or `queued` or `empty` if the mail has no entries left | without entries that are not sent anymore; without the operation ID if its entry, the first one, is removed |
  * | `queued`, `waiting` | started | `sending` | all waiting entries; one more attempt; the lease; operation ID |
  * | `queued`, the owner received the maximum number of mails | started | `ended` | `failed`, error |
  * | `sending`, leased | answered | `waiting`, `sending`, `accepted` or `ended` | without lease; the time of the next step |
@@ -160,7 +160,9 @@ function withAttempt<Box extends MailboxRecord>(box: Box, ownerMailsPerDay: numb
     const error = `${recipients[0]} already received ${sent.length} mails as an owner in 24 hours, the limit of OWNER_MAIL_PER_DAY.`;
     return { ...box, waiting: [], mail: { ...mail, status: "failed", error } };
   }
-  return { ...box, waiting: [], mail, sent: ofOwner ? [...sent, now.getTime()] : [] };
+  // A retry is the same mail, which its first attempt counted.
+  const isCounted = ofOwner && previous === undefined;
+  return { ...box, waiting: [], mail, sent: isCounted ? [...sent, now.getTime()] : sent };
 }
 
 function withMailOutcome<Box extends MailboxRecord>(box: Box, outcome: Outcome): Box {

@@ -60,7 +60,7 @@ const isSameEntry = (a: Entry, b: Entry): boolean => a.deliveryId === b.delivery
 export const containsEntry = ({ waiting, mail }: MailboxRecord, entry: Entry): boolean =>
   [...waiting, ...(mail?.entries ?? [])].some((existing) => isSameEntry(existing, entry));
 
-/** Returns all entries of the next mail. */
+/** Returns all entries without a stored outcome: those of the mail in progress, then the waiting ones. */
 export const entriesToSend = ({ waiting, mail }: MailboxRecord): Entry[] => [...(mail?.entries ?? []), ...waiting];
 
 /**
@@ -75,6 +75,7 @@ export function byPriority(a: MailboxRecord, b: MailboxRecord): number {
 function priorityOf(box: MailboxRecord): string {
   const entries = entriesToSend(box);
   const urgency = Math.min(...entries.map((entry) => entry.urgency));
+  // The id of a delivery is a ULID, which sorts by the time of creation.
   const oldest = entries.map(({ deliveryId }) => deliveryId).sort()[0] ?? "";
   return `${urgency}|${box.ofOwner ? 1 : 0}|${oldest}|${box.recipients[0]}`;
 }

@@ -191,6 +191,7 @@ async function send(
   // Not undefined: `send` is the mailbox's next step.
   const started = nextMailbox(box, { type: "started", ownerMailsPerDay }, now)!;
   const mail = started.mail!;
+  // The owner already received the maximum number of mails of a day, so this one ends without an attempt.
   if (isFinal(mail)) {
     await finish(deps, await tables.replace(Mailboxes, started), now);
     return "sent";
@@ -204,6 +205,7 @@ async function send(
         : insert(SentMailTimes, SENT_MAIL_TIMES_ROW, next),
     );
   }
+  // Before the transaction, so that a failure here counts neither as an attempt nor against the rate limit.
   const content = await deps.compose(contents);
   const etags = await tables.transaction(Mailboxes.table, MAILBOXES, operations);
   // The mail of a delivery that was held after a restore may have been sent under this operation id.

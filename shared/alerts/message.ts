@@ -102,6 +102,7 @@ export function messageOf(sources: readonly MessageSource[], links: Links): Mess
   const deliveries = sources.map(({ delivery }) => delivery);
   const types = new Set(deliveries.map(({ alertType }) => alertType));
   const isDigest = deliveries.every(({ deliveryMode }) => deliveryMode === "digest");
+  // A test is never combined with other deliveries: it has a mailbox of its own.
   const isTest = deliveries.some(({ test }) => test);
   const items = entries.map(({ item }) => item);
   const histories = [...new Set(deliveries.map(({ deliveryId }) => deliveryId))].flatMap(
@@ -199,6 +200,7 @@ function distinctItems(sources: readonly MessageSource[]): DistinctItem[] {
 /** Compares items by their expiry, soonest first. Items that don't expire are last and keep their order. */
 function compareExpiry(a: Item, b: Item): number {
   const [first, second] = [expiryOf(a), expiryOf(b)];
+  // Two items without an expiry: Infinity minus Infinity is NaN.
   return first === second ? 0 : first - second;
 }
 
@@ -221,6 +223,7 @@ const withRules = (line: MessageLine, names: string[]): MessageLine =>
     ? line
     : { ...line, facts: [...line.facts, [names.length === 1 ? "Rule" : "Rules", names.sort().join(", ")]] };
 
+/** For `urgencyIn`: the urgency of a line does not depend on its links. */
 const NO_LINKS: Links = {
   portal: "",
   tenantId: undefined,
@@ -281,6 +284,7 @@ function directoryOf(
     ? "Microsoft Entra ID"
     : `${isB2c ? "B2C" : "Microsoft Entra"} tenant ${credential?.tenantDomain ?? credential?.tenantId ?? tenantId}`;
   const isOfApplication = credential !== undefined && (credential.kind ?? "application") === "application";
+  // A violation has no `credential`, so its heading names only the tenant. The page of one application would be the wrong link.
   const view = isB2c ? `/b2c/${encodePathSegment(tenantId)}` : `/rotation/apps/${encodePathSegment(appId)}`;
   const url = isB2c || isOfApplication ? viewLink(links, view) : undefined;
   return {

@@ -17,7 +17,7 @@ const MAX_SINGLE_READS = 10;
 /** The notifications of each rule, so that none is sent twice. */
 export interface NotificationLog {
   /**
-   * Returns the assets without a row for this or a lower threshold, with `since` if there is a row for a higher one. The assets
+   * Returns the assets without a row for this or a lower threshold, with `since` if a row for a higher one can be read. The assets
    * must be of one type and in index order.
    */
   unnotifiedAssets(ruleId: string, items: readonly AssetItem[]): Promise<AssetItem[]>;
@@ -81,7 +81,10 @@ export function createNotificationLog(tables: Tables): NotificationLog {
       return items.flatMap((item, index) => {
         const previous = notified.get(prefixes[index]!);
         if (!previous) return [item];
-        return item.threshold < previous.threshold ? [{ ...item, since: new Date(previous.since).toISOString() }] : [];
+        if (item.threshold >= previous.threshold) return [];
+        // Infinite if no row with the time of a notification can be read.
+        const since = Number.isFinite(previous.since) ? { since: new Date(previous.since).toISOString() } : {};
+        return [{ ...item, ...since }];
       });
     },
 

@@ -189,7 +189,10 @@ async function postEvent(outgoing: Outgoing, url: string, event: object): Promis
   return answer;
 }
 
-/** Returns whether a response is a permanent rejection. Wrong credentials and temporary errors (408, 429) are not. */
+/**
+ * Returns whether a response is a permanent rejection of an item. Not temporary errors (408, 429), nor wrong credentials or a wrong
+ * URL (401, 403, 404), which concern all items and which an administrator can correct before the last attempt.
+ */
 const isPermanentRejection = ({ status }: OutgoingAnswer): boolean =>
   status >= 400 && status < 500 && ![401, 403, 404, 408, 429].includes(status);
 

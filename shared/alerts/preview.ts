@@ -93,7 +93,10 @@ export function createPreview(deps: {
     return [];
   }
 
-  /** Returns the first certificate whose renewal becomes late after now, if the rule then notifies about it. */
+  /**
+   * Returns the first certificate whose renewal becomes late after now, if the rule then notifies about it. Searched in the next
+   * 200 certificates.
+   */
   async function firstLateAfter(
     rule: RuleRecord,
     now: Date,

@@ -134,7 +134,8 @@ const matchesType = ({ alertType }: RuleRecord, { kind }: TrackedItem): boolean 
 
 /** Returns when new items need a reminder or an escalation. Undefined if never. */
 export function followUpAfter(rule: RuleRecord, items: readonly Item[], now: Date): string | undefined {
-  const tracked = items.filter((item) => trackedItemOf(item) === item || item.kind === "stillFailing");
+  // Leaves out resolutions, whose tracked item is the one of an earlier notification.
+  const tracked = items.filter((item) => trackedItemOf(item) === item);
   if (tracked.length === 0) return undefined;
   const delays = [
     ...(rule.escalation ? [rule.escalation.afterDays * DAY_MS] : []),

@@ -97,6 +97,7 @@ export async function endedAssets(
       const name = group[0]!.item.vaultName.toLowerCase();
       return group.flatMap(({ item: of, since }): ResolvedItem[] => {
         const asset = assets.get(of.name.toLowerCase());
+        // First, because the assets of a vault out of scope stay in the inventory for a while, and a deleted one is gone.
         if (!asset) return [{ kind: "recovered", id: of.id, of, since, reason: "removed" }];
         if (hidden.has(name)) return [{ kind: "recovered", id: of.id, of, since, reason: "outOfScope" }];
         // The vault's row does not exist (yet): the vault is being removed or added.

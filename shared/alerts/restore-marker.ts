@@ -73,6 +73,7 @@ export async function markRestored(
  * @returns undefined if the store was not restored, or long ago.
  */
 export async function readRestoreMarker(tables: Tables, now: Date): Promise<RestoreMarker | undefined> {
+  // `tables` reports each unreadable row by itself.
   const times = await tables.get(RestoreTimes, RESTORE, RESTORE, { onCorrupt: () => {} });
   if (times === undefined || Date.parse(times.restoredAt) + MAX_HOLD_MS < now.getTime()) return undefined;
   const marker = await tables.get(RestoreMarkers, RESTORE, RESTORE, { onCorrupt: () => {} });

@@ -107,6 +107,7 @@ export function createRotationNotices(deps: {
     const before = new Date(now.getTime() + rotationTriggerDays * DAY_MS + LEAD_MS);
     for await (const secrets of dueSecrets(tables, now, before)) {
       yield secrets
+        // `dueSecrets` also lists secrets that expired in the last seven days. Rules about expiry report those.
         .filter(({ expiresOn }) => expiresOn * SECOND_MS > now.getTime())
         .map((secret): PendingNotice => {
           const { appId, keyId, expiresOn } = secret;
@@ -115,6 +116,7 @@ export function createRotationNotices(deps: {
             const runningId = await rotations.unfinishedOf(appId);
             return dueText(secret, nextStepOf(policy, runningId, secret, rotationTriggerDays, now), now);
           };
+          // Padded, so that the ids sort by the expiry.
           return { id: `due.${String(expiresOn).padStart(10, "0")}.${appId}.${keyId}`, notice };
         });
     }

@@ -162,6 +162,7 @@ export function createRuleSecrets(deps: {
           throw invalidBody("webhookUrl", `is required for the delivery method ${deliveryMethod}`);
         }
         const credentials = credentialsOf(rule, given, previous);
+        // Signing keys are never sent, so they stay if the rule gets another kind of receiver.
         const keys = stored?.keys ?? [];
         const needsKey = deliveryMethod === "webhook" && keys.length === 0;
         if (previous && given.url === undefined && given.credentials === undefined && !needsKey) return { rule };

@@ -197,7 +197,10 @@ export const WebhookSecret = z.object({
 export type WebhookSecret = z.infer<typeof WebhookSecret>;
 export const secretName = (ruleId: string): string => `alert-rule-${ruleId.toLowerCase()}`;
 
-/** Returns name and value of a tag filter. The value is undefined if only the name must match. */
+/**
+ * Returns name and value of a tag filter. The value is undefined if only the name must match. A `=` at the start belongs to the
+ * name, because no tag has an empty name.
+ */
 export function tagOf(text: string): { name: string; value: string | undefined } {
   const separator = text.indexOf("=");
   return separator < 1

@@ -179,6 +179,7 @@ async function findingsOf(
   }
   const hasFailures = [...findings.values()].some((finding) => typeof finding !== "string");
   findings.set(WHOLE_SCAN, wholeScan(scan, hasFailures));
+  // A scan that timed out did not reach all vaults, so a vault without a result may still exist.
   if (scan.subscriptions === undefined && scan.status !== "timedOut") addMissing(scan, openFailures, vaults, findings);
   return findings;
 }

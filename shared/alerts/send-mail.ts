@@ -68,7 +68,8 @@ export function createMailDelivery(deps: { mail: MailSender | undefined; attempt
         case "unavailable":
           return retry(part, test, answer.reason);
         case "unknown":
-          // The outcome must be requested before a resend, so the status stays `sending` without a lease.
+          // The outcome must be requested before a resend, so the status stays `sending` without a lease. Also for a test, which
+          // would otherwise fail although its mail may have been sent.
           return retry(part, false, answer.reason, { status: "sending" });
         default:
           return outcomeOf(part, answer);

@@ -181,7 +181,8 @@ export function credentialsOf({ kind: of, passwords, keys }: GraphApplication): 
   const byId = new Map<string, ApplicationCredential>();
   for (const { keyId, ...rest } of passwords) byId.set(keyId, { keyId, kind: "secret", of, ...rest });
   for (const { keyId, type: _, ...rest } of keys) {
-    // A certificate with its private key is in both lists, under one ID or two.
+    // Entra also lists the password of a certificate's private key, under the certificate's key ID. The certificate replaces it.
+    // A password under any other ID counts as a client secret.
     byId.set(keyId, { keyId, kind: "certificate", of, ...rest });
   }
   return [...byId.values()].sort(byKeyId);

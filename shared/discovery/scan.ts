@@ -7,6 +7,11 @@ import { ASSET_TYPES } from "../inventory/asset.ts";
 import { VaultDescription, VaultFailure } from "../inventory/vault.ts";
 import { entity } from "../platform/storage/entity.ts";
 
+/**
+ * All modes read all lists. `delta` reads the details of new and changed assets, `full` also the details that are due and the
+ * diagnostic settings. `force` is a full scan that also reads vaults in back-off, and starts although another scan of the same
+ * subscriptions is active.
+ */
 export const SCAN_MODES = ["full", "delta", "force"] as const;
 export type ScanMode = (typeof SCAN_MODES)[number];
 
@@ -132,7 +137,10 @@ export const PlannedVault = z.object({
    * false while the vault's message waits in the queue. See the table of states in vault-states.ts.
    */
   begun: z.boolean().optional(),
-  /** For claimed vaults: the last worker. `plan` for the scan's first message, otherwise the index in the worker's message. */
+  /**
+   * For claimed vaults: the last worker. A worker is the handling of one message, and is named after it: `plan` for the message
+   * that plans the scan, otherwise the index in its `VaultMessage`, the position of the first vault that the worker scans.
+   */
   worker: z.string().optional(),
 });
 export type PlannedVault = z.infer<typeof PlannedVault>;

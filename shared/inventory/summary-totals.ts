@@ -28,6 +28,11 @@ const MAX_OWNERS = 5_000;
 const MAX_BYTES = 200_000;
 /** The totals are exact for this time after a scan. Later, everything is counted from the vaults' rows. */
 const EXACT_FOR_MS = 36 * HOUR_MS;
+/**
+ * The totals are also exact for this time before they were computed, because a request may have an earlier time: it started
+ * before, or its instance's clock is behind.
+ */
+const EXACT_BEFORE_MS = HOUR_MS;
 /** Further days that are stored, so that the stored days are still enough on the days after the totals were computed. */
 const SPARE_DAYS = 3;
 
@@ -102,9 +107,9 @@ export function summaryLayoutAt({ now, criticalDays, warningDays }: Moment, scop
   return {
     windows: [0, criticalDays, warningDays].map((days) => {
       const boundary = now + days * DAY_MS;
-      return [Math.floor((boundary - HOUR_MS) / 1000), Math.ceil((boundary + EXACT_FOR_MS) / 1000)];
+      return [Math.floor((boundary - EXACT_BEFORE_MS) / 1000), Math.ceil((boundary + EXACT_FOR_MS) / 1000)];
     }),
-    firstDay: Math.floor((now - HOUR_MS) / DAY_MS) - PAST_DAYS,
+    firstDay: Math.floor((now - EXACT_BEFORE_MS) / DAY_MS) - PAST_DAYS,
     isOutOfScope: (id) => scope.leftAt(id) !== undefined,
   };
 }
@@ -140,6 +145,7 @@ export function packSummary(
       return counts;
     }),
     subscriptions: subscriptions.map(([id, ownVaults]) => {
+      // `failedScans` counts the scans in a row in which no list of the vault could be read.
       const unreadable = ownVaults.filter(({ failedScans }) => failedScans > 0);
       return [id, ownVaults.length, unreadable.length, isOutOfScope(id)];
     }),

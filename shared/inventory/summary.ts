@@ -97,8 +97,10 @@ export async function summaryOf(
   const vaults = groups.filter((group) => sourceOf(group) === "keyVault");
   const vaultsIn = (ofGroups: readonly VaultGroup[]) => sum(ofGroups, (group) => group.vaults);
   const subscriptions = [...Map.groupBy(vaults, keyOfGroup)]
+    // `name` is the subscription's ID, by which `keyOfGroup` groups vaults.
     .map(([name, ownGroups]) => ({ name, ownGroups, vaults: vaultsIn(ownGroups), assets: assetsOf(ownGroups) }))
-    // 0 if the corrections of changed vaults subtract all vaults of a subscription.
+    // A vault that changed since the totals has a group that subtracts its earlier state (summary-source.ts). So a subscription has
+    // 0 vaults if all its vaults left since.
     .filter((one) => one.vaults > 0)
     .sort(bySize);
   return {
@@ -181,6 +183,7 @@ async function readNextToExpire(
   { countNextToExpire, hidden, groups }: SummarySource,
 ): Promise<AssetRecord[]> {
   const { before, counts } = countNextToExpire(MAX_NEXT_TO_EXPIRE);
+  // Certificates with a renewal plan are in an index of their own.
   const indexes = ASSET_TYPES.map((type): [AssetType, ExpiryIndex] => [type, type]);
   if (groups.some(({ withPlan }) => withPlan !== undefined)) indexes.push(["certificate", RENEWED]);
   const rowsByIndex = await Promise.all(
@@ -188,10 +191,11 @@ async function readNextToExpire(
       const rows: Row<AssetRecord>[] = [];
       const rowsNeeded = Math.min(MAX_NEXT_TO_EXPIRE, counts.get(type) ?? 0);
       if (rowsNeeded <= 0) return rows;
-      const range = { partitionKey, ...expiryBounds(index, Math.ceil(moment.now / 1000), before, false) };
+      const includesUnset = false;
+      const bounds = expiryBounds(index, Math.ceil(moment.now / 1000), before, includesUnset);
       // Rows of hidden groups are left out below, so more rows than needed are requested if there are such groups.
       const pageSize = hidden.size === 0 ? rowsNeeded : 1000;
-      for await (const page of tables.pages(Assets, { ...range, pageSize })) {
+      for await (const page of tables.pages(Assets, { partitionKey, ...bounds, pageSize })) {
         rows.push(...page.filter((asset) => !hidden.has(groupKey(asset))));
         if (rows.length >= rowsNeeded) break;
       }

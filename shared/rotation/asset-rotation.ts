@@ -95,6 +95,7 @@ export function createAssetRotation(deps: {
       value: newValueOf(body, onObstacle),
       reason: body.reason,
       expiryDays: body.expiryDays,
+      // The previous version of a vault secret stays readable, so nothing must wait before it ends.
       overlapDays: body.overlapDays ?? 0,
       ...consumerOptions(body),
     };

@@ -150,7 +150,6 @@ export function createAutomaticRotation(deps: {
       const days = row.expiryDays ?? defaultValidityDays;
       const lifetimeAttention = await lifetimeProblem(app, days, minLifetimeDays(rotationTriggerDays, row.overlapDays));
       if (lifetimeAttention) return await saveCheckResult(row, lifetimeAttention);
-      // Only one rotation of an application runs at a time. The next secret is due again when this rotation has ended.
       // Why due secrets can't be rotated, for the user who must act.
       const refusals: ReturnType<typeof attentionOf>[] = [];
       // Failures of one secret don't stop the rotation of another one.
@@ -184,6 +183,7 @@ export function createAutomaticRotation(deps: {
             },
           );
           log.info("An automatic rotation started", { appId: row.appId, rotationId });
+          // Only one rotation of an application runs at a time. The next secret is due again when this rotation has ended.
           return await saveCheckResult(row, undefined);
         } catch (error) {
           // A `Problem` below 500 is a rejection that a user must fix. Everything else may succeed when the message is redelivered.
@@ -309,7 +309,7 @@ const isSameId = (a: string, b: string): boolean => a.toLowerCase() === b.toLowe
 
 /**
  * Returns the client secrets that expire within the trigger period, earliest first. Leaves out secrets created by this service
- * that have not reached half of their lifetime.
+ * that have not reached half of their lifetime: with a trigger period longer than their lifetime, they would be due at once.
  */
 function dueCredentials(
   app: GraphApplication,

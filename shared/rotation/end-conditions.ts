@@ -1,4 +1,5 @@
 import { DAY_SECONDS, HOUR_SECONDS } from "../platform/time.ts";
+import { laterVersionOf } from "./expected-version.ts";
 import { readHeldCopy } from "./held-copies.ts";
 import { issuerOf } from "./issuers/issuers.ts";
 import { inspectPlace } from "./place-content.ts";
@@ -123,6 +124,7 @@ async function reasonsFromConsumers(
   const unreadReasons = isUserRequest || isVaultSecret(context.record) ? [] : unread;
   return {
     reasons: [...reasons, ...unreadReasons],
+    // A consumer that was not checked keeps its earlier result.
     consumers: allConsumers.map((one) => checked.find((other) => other === one || isSameConsumer(other, one)) ?? one),
   };
 }
@@ -138,11 +140,18 @@ async function reasonsFromLogs(context: StepContext): Promise<string[]> {
     const { vaultName, secretName, kind, writtenVersion: version, writtenAt } = publication;
     if (kind === "handover" || version === undefined || writtenAt === undefined) continue;
     const written = { vaultName, secretName, version, since: new Date(writtenAt) };
-    for (const { caller, version: oldVersion, at } of await deps.usage.readersOfOldVersion(written))
+    // Reads of any version except the written one.
+    const readers = await deps.usage.readersOfOldVersion(written);
+    const later = readers.length > 0 ? await laterVersionOf(context, publication, version) : undefined;
+    for (const { caller, version: oldVersion, at } of readers) {
+      // Not an old version: a repeated write of the new value added it.
+      if (oldVersion === later) continue;
       reasons.push(
         `${caller} read the old version ${oldVersion} of ${placeOf(publication)} at ${instantText(at)}, after the new one was written, and has not read that one since.`,
       );
+    }
   }
+  // The issuer's logs show sign-ins. Those with a compromised secret may be the attacker's, and must not delay its removal.
   if (isVaultSecret(record) || record.reason === "compromised") return reasons;
   return [...reasons, ...((await issuerOf(record).reasonsFromLogs?.(context)) ?? [])];
 }

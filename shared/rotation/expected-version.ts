@@ -1,6 +1,8 @@
+import { CloudFailure } from "../platform/azure/failure.ts";
 import type { PlannedConsumer } from "./consumer.ts";
 import { readNewValue } from "./new-value.ts";
-import { openVault, placeOf } from "./publications.ts";
+import { isTransientFailure } from "./problems.ts";
+import { openVault, placeOf, readEnabledVersion, unlessDisabled } from "./publications.ts";
 import type { Publication, RotationRecord } from "./rotation.ts";
 import type { StepContext } from "./step-context.ts";
 import { RollBack } from "./step-errors.ts";
@@ -42,6 +44,30 @@ export function expectedVersionOf(context: StepContext, consumer: PlannedConsume
   if (publication === undefined || version === undefined) return undefined;
   const since = publication.restoredAt ?? publication.writtenAt ?? record.createdAt;
   return { version, since, value: async () => await readVersionValue(context, publication, version) };
+}
+
+/**
+ * Returns the current version of a place if it is another one than `version`, with the same value. A write without a response is
+ * repeated. If the first write takes effect after the second one, it adds such a version, and consumers read that one.
+ *
+ * @throws {CloudFailure} if a failure is transient.
+ */
+export async function laterVersionOf(
+  context: StepContext,
+  publication: Publication | undefined,
+  version: string,
+): Promise<string | undefined> {
+  if (publication === undefined) return undefined;
+  try {
+    const current = await readEnabledVersion(context, publication);
+    if (current === undefined || current.version === version) return undefined;
+    const expected = await unlessDisabled(openVault(context, publication).read(publication.secretName, version));
+    return expected?.value === current.value ? current.version : undefined;
+  } catch (error) {
+    // Without a right to read the vault, only the expected version is known.
+    if (error instanceof CloudFailure && !isTransientFailure(error)) return undefined;
+    throw error;
+  }
 }
 
 const previousVersionOf = (publication: Publication | undefined): string | undefined =>

@@ -82,7 +82,10 @@ export function evaluateMatch(secret: ComparedSecret, app: MatchedApp, context: 
     : verified !== undefined && foundEvidence.has(verified.kind)
       ? verified.keyId
       : undefined;
-  // An unreadable record may name another credential than the remaining evidence does. Only a single credential is then certain.
+  // The order of docs/matching.md. Metadata that names one credential is first, because it describes the current version. It can
+  // be forged, so a rotation writes to the match only after a sign-in or a confirmation. Without such metadata, an unreadable record
+  // may name another credential than the remaining evidence does, so only an application's single credential is certain. Otherwise
+  // the most reliable evidence decides: a rotation knows which secret it wrote, and a user who confirms one can be wrong.
   const keyId = isUnambiguous
     ? passwordsByKeyId.get([...namedKeyIds][0]!)!.keyId
     : context.hasUnreadableRecord

@@ -367,6 +367,7 @@ const statementOf = (
 ): Statement => ({
   ...(keyId !== undefined && { keyId }),
   version: version.version,
+  // Without a creation time, any time in the inventory counts as that of a later version.
   versionCreatedOn: version.createdOn ?? 0,
   at: at.toISOString(),
   by: caller.actor,

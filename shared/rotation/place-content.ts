@@ -35,6 +35,8 @@ export function nextVersion(
       name,
       !isUniqueId && name === CREDENTIAL_TAG && tag === oldKeyId ? newKeyId : replaceKeyId(tag),
     ]);
+  // Of a secret with many tags of its own, the last of these are left out. The first two, by which the version is recognized,
+  // always have room (`hasRoomForTags`).
   const serviceTags = [
     ["rotation-id", rotationId],
     ...(isVaultSecret(record) ? [] : issuerOf(record).tagsOf(record, newKeyId)),

@@ -29,8 +29,11 @@ interface Restored {
  *
  * The call can be repeated with `replace` after a crash. An app that is started after a crash sends no alert that was in the
  * copy. The store is marked before its rows are written, and no delivery is written as pending. Every table is read back. At
- * the end, an audit entry says who restored which copy and what it replaced. In a service with a key vault, the command then
- * accepts the signed rows: until then, the service does not use older rows, nor approvals, whose state the restore changes.
+ * the end, an audit entry says who restored which copy and what it replaced.
+ *
+ * In a service with a key vault, the caller then accepts the signed rows (sign-store.ts). Until then, the service uses no rows of
+ * lists that changed after the copy, because the copied lists have lower sequences than the key vault stores. It uses no approvals
+ * that were open, because their changed state does not fit their signature.
  *
  * @param deps.clock - Follows the table service's time, and so do the requests of `wholeTables`.
  * @param replace - Whether to remove the rows of a store that is not empty.

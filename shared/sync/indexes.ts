@@ -122,5 +122,5 @@ export function keyOfTarget(
 ) {
   const { targetProvider, targetService, targetRegion, targetName } = record;
   const service = providerOf(targetProvider)?.services[targetService];
-  return targetKey(targetProvider, targetService, targetRegion, service?.sameName?.(targetName) ?? targetName);
+  return targetKey(targetProvider, targetService, targetRegion, service?.comparableName?.(targetName) ?? targetName);
 }

@@ -220,7 +220,7 @@ export const sourcePrefix = (vault: string, secret: string): string =>
   `${SOURCE_PREFIX}${keyText(vault.toLowerCase())}|${keyText(secret.toLowerCase())}|`;
 export const sourceKey = ({ sourceVault, sourceSecret, recordId }: SyncRecord): string =>
   sourcePrefix(sourceVault, sourceSecret) + recordId;
-/** @param name - Normalized by `sameName` of its service. */
+/** @param name - Normalized by `comparableName` of its service. */
 export const targetKey = (provider: string, service: string, region: string | undefined, name: string): string =>
   `${TARGET_PREFIX}${[provider, service, (region ?? "").toLowerCase()].map(keyText).join("|")}|${hashOf(name)}`;
 /** Hashed, because names may be longer than keys. */

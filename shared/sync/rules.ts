@@ -81,7 +81,7 @@ export function createRules(deps: {
   async function rejectLoops(sourceAndTarget: SourceAndTarget): Promise<void> {
     const loopProblem = (detail: string, recordId?: string) =>
       new Problem("syncLoop", detail, recordId === undefined ? {} : { members: { recordId } });
-    // The reference of a record whose target is this record's source. Its key has the name in lower case (`sameName`).
+    // The reference of a record whose target is this record's source. Its key has the name in lower case (`comparableName`).
     const source = await tables.get(
       References,
       SYNC,

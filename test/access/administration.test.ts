@@ -128,7 +128,7 @@ describe("a password that an administrator gave", () => {
   const DAYS = 24 * 60 * MINUTES;
   const withPassword = (password: string) => outcomeOf(instance.access.signIn({ ...MARIA, password }, CALLER));
 
-  test("expires if it is not used, and the answer to the right password says so", async () => {
+  test("expires after 14 days without use, and the answer to the right password says so", async () => {
     await instance.access.users.create(MARIA, CALLER);
     deployment.clock.pass(14 * DAYS);
     expect(await withPassword("wrong password")).toBe("invalidCredentials");

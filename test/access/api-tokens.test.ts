@@ -240,6 +240,7 @@ describe("an API token", () => {
       ...(await deployment.auditEntries("apiToken.created")),
       ...(await deployment.auditEntries("apiToken.ended")),
     ];
+    // The creation and the revocation, each newest first.
     expect(entries.map(({ outcome, target }) => [outcome, target?.id])).toEqual([
       ["success", id],
       ["intent", id],

@@ -44,6 +44,7 @@ interface Person {
   address: string;
 }
 let sequence = 0;
+/** Returns an address that no call has used yet, because sign-ins are limited per address. */
 const newAddress = () => `198.51.100.${++sequence}`;
 
 const call = (
@@ -233,8 +234,10 @@ describe("with requireStepUp", () => {
       token: (await signIn(person.username, person.address, { totp: codeOf(person) })).body.access_token,
     };
     await setRequired(true);
+    // The code of the next time step: the sign-in above used the current one.
     const confirmed = await call(person, "POST", "/auth/step-up", { totp: codeOf(person, 1) });
     expect(confirmed.status).toBe(200);
+    // Ten minutes, with a tolerance for slow machines.
     const remainingMs = Date.parse(confirmed.body.confirmedUntil) - Date.now();
     expect(remainingMs).toBeGreaterThan(8 * MINUTE_MS);
     expect(remainingMs).toBeLessThan(11 * MINUTE_MS);
@@ -498,7 +501,7 @@ describe("with requireApproval", () => {
     const { username } = await createPerson("user", false);
     const promote = () => call(requester, "PUT", `/auth/users/${username}`, { role: "admin" });
     const { approvalId } = (await promote()).body;
-    // The user can sign in meanwhile.
+    // A sign-in changes the user's row, but the approval still fits.
     expect((await signIn(username, newAddress())).status).toBe(200);
     expect((await promote()).body.approvalId).toBe(approvalId);
     expect((await approve(approver, approvalId)).status).toBe(200);
@@ -591,6 +594,7 @@ describe("with requireApproval", () => {
   test("a requester can't fill the list with withdrawn requests", async () => {
     const { requester, approver, name, id } = await requestApproval();
     const { partitionKey: _p, rowKey: _r, etag: _e, ...row } = (await services.tables.get(Approvals, APPROVALS, id))!;
+    // With the open request, these are the 100 unused requests that a requester can send in 24 hours.
     for (let count = 1; count < 100; count++) {
       const rejected = { ...row, state: "rejected" as const, digest: `other${count}`, writeId: `w${count}` };
       await services.tables.insert(
@@ -672,6 +676,7 @@ describe("a step-up", () => {
     };
     await access.secondFactor.confirmTotp(actor, codeAt(-1), CALLER);
     isDown = true;
+    // More attempts than the five wrong codes that block further ones.
     for (let attempt = 0; attempt < 7; attempt++) {
       await expect(access.stepUp.confirm(actor, { totp: codeAt(0) }, CALLER)).rejects.toBeInstanceOf(CloudFailure);
     }

@@ -102,7 +102,10 @@ describe.each([1, 2] as const)("a token of version %i", (version) => {
     }
   });
 
-  /** Returns the time this number of seconds ago, in seconds since 1970. Negative seconds give a time in the future. */
+  /**
+   * Returns the time this number of seconds ago, in seconds since 1970. Negative seconds give a time in the future. Clocks may
+   * differ by 60 seconds.
+   */
   const secondsAgo = (seconds: number) => Math.floor(Date.now() / 1000) - seconds;
 
   test.each<[string, () => ApiTokenRequest]>([
@@ -211,6 +214,7 @@ describe.each([1, 2] as const)("a token of version %i", (version) => {
     vi.useFakeTimers({ toFake: ["Date"] });
     const olderToken = await issueToken({ version, claims: { exp: secondsAgo(-3 * 3600) } });
     expect(await roleOrProblem(olderToken)).toBe("user");
+    // After the first rollover, Entra still publishes the older key.
     cloud.control.rollEntraKeys();
     cloud.control.rollEntraKeys();
     vi.setSystemTime(Date.now() + 3600 * SECOND_MS);

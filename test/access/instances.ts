@@ -89,6 +89,7 @@ export class Deployment {
       requireSecondFactor?: SettingValues["requireSecondFactor"];
     } = {},
   ): Instance {
+    // 0 turns a limit off.
     const { clock = this.clock, limits = { perMinute: 0, perHour: 0 }, derive = deriveQuickly } = options;
     const write = (message: string, fields?: object) => void this.logLines.push(`${message} ${JSON.stringify(fields)}`);
     const log: Logger = { debug: write, info: write, warn: write, error: write };

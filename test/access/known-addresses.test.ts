@@ -41,6 +41,7 @@ const outcomeOf = (signIn: Promise<unknown>): Promise<string> =>
 /** Signs in with wrong passwords from many addresses, until sign-ins from unknown addresses are delayed. */
 async function attackUsername(username = ADMIN.username): Promise<void> {
   for (let address = 0; address < 12; address++) {
+    // Longer than the first delay (2 seconds), so that each attempt counts as a failure.
     deployment.clock.pass(5 * SECONDS);
     await outcomeOf(instance.access.signIn({ username, password: "wrong" }, unknownAddress(address)));
   }
@@ -214,6 +215,7 @@ test("storage requests for an unknown address don't reveal whether a username ex
   try {
     const { access } = deployment.start({
       connectionString: proxy.connectionString,
+      // A limit that is not reached, so that the requests of the rate limiter are compared too.
       limits: { perMinute: 9, perHour: 0 },
     });
     const requestsOfSignIn = async (username: string, address: number) => {

@@ -90,6 +90,7 @@ test.each([
   await rejectWeakPassword("zanzibarquill1", { username: "ada", email: "ada@acme.example" }, "password");
 });
 
+// The suffix is no guessable one: after another word, it is accepted.
 test.each(["credential4q!zk", "lifecycle4q!zk", "keyvault4q!zk", "service4q!zk"])(
   "a variation of a word from the service's domain is a weak password: %s",
   async (password) => {

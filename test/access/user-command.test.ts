@@ -153,7 +153,7 @@ describe("the user command", () => {
     expect((await run(["reset-second-factor", "ann", "--username", "eve"])).code).toBe(2);
   });
 
-  test("lists API tokens and revokes those of a user", async () => {
+  test("lists API tokens, revokes those of a user, and sets a password that the user must change", async () => {
     await run(["create", "--username", "tim", "--role", "operator"], "a typed long password\n");
     const tim: Actor = {
       username: "tim",
@@ -236,6 +236,7 @@ describe("the user command", () => {
     expect(await deployment.auditEntries("settings.changed")).toHaveLength(2);
   });
 
+  // The exit code is 2 for a wrong use of the command, which it finds out itself, and 1 if the service rejects the request.
   test.each([
     ["a short password", ["create", "--username", "zoe"], "short\n", "password must have at least 12 characters", 2],
     ["a common password", ["create", "--username", "zoe"], "password1234\n", "easy to guess", 1],

@@ -116,6 +116,7 @@ describe("a mail", () => {
     cloud.control.addFault({
       match: { operation: "mail.send" },
       action: { kind: "throttle", retryAfterSeconds: 40 },
+      // More often than a mail is attempted.
       times: 12,
     });
     const { rule, mails } = await fixture.mailRule();
@@ -551,6 +552,7 @@ describe("a delivery with a lost or failing queue message", () => {
     const alerts = fixture.instance();
     await alerts.evaluate();
     fixture.messages.length = 0;
+    // A message counts as lost once its delivery is overdue by 30 minutes.
     fixture.clock.add(20 * MINUTE_MS);
     await alerts.evaluate();
     expect(fixture.messages).toHaveLength(0);

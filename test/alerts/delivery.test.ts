@@ -422,6 +422,7 @@ describe("the mail rate limit", () => {
       if ((await partOf(first)).attempts === 3) break;
       fixture.clock.set(new Date(Math.min(...fixture.messages.map(({ visibleAt }) => visibleAt))));
     }
+    // The pause after the third attempt is 30 minutes.
     expect(Date.parse((await partOf(first)).notBefore!) - fixture.clock.now().getTime()).toBeGreaterThan(
       20 * MINUTE_MS,
     );
@@ -532,8 +533,8 @@ describe("the mail rate limit", () => {
 });
 
 describe("a crashed process", () => {
-  /** By default, the process crashes before or after some of the steps. A campaign tries both at each step. */
   const WHENS = ["before", "after"] as const;
+  /** The process crashes at every ninth step: before and after in turn, because 9 is odd. A campaign tries both at each step. */
   const STRIDE = 9;
 
   /**
@@ -571,6 +572,7 @@ describe("a crashed process", () => {
       }
     };
     await repeatAfterCrash(() => alerts.evaluate());
+    // A second evaluation must not create another delivery.
     await repeatAfterCrash(() => alerts.evaluate());
     while (fixture.messages.length > 0) {
       const visible = Math.min(...fixture.messages.map(({ visibleAt }) => visibleAt));
@@ -679,7 +681,7 @@ describe("many mails at once", () => {
         pending: waitingParts.length,
         sent: cloud.control.mails().length,
       });
-      // At every hour, the history shows unsent mails as pending, with the earliest send time.
+      // The history shows unsent mails as pending, with the earliest send time.
       for (const { notBefore } of waitingParts) expect(Date.parse(notBefore ?? "")).toBeGreaterThan(Date.parse(START));
     }
     expect(crashSteps).toEqual([]);
@@ -695,6 +697,7 @@ describe("many mails at once", () => {
     expect(listedItems.map(([, name]) => name).sort()).toEqual(
       Array.from({ length: ASSETS }, (_, index) => `asset-${index}`).sort(),
     );
+    // The service's limit for one mail.
     for (const { subject, html, plainText } of mails)
       expect(Buffer.byteLength(subject + html! + plainText!)).toBeLessThan(90_000);
     const critical = mails.map(({ plainText }) => /^WITHIN (?:24 HOURS|7 DAYS): /m.test(plainText!));

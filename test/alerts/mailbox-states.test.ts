@@ -384,7 +384,9 @@ class Model {
       [...this.boxes.values()].every(({ value }) => mailboxState(value) === "empty");
     for (let round = 0; !isOver(); round++) {
       assert(round < 30, "the deliveries do not end");
+      // Longer than the longest pause of the retries, 12 hours.
       this.now += 13 * HOUR_MS;
+      // 9: no mail bounces.
       this.settle(9);
       for (const index of this.deliveries.keys()) this.add(index);
       for (const copy of this.read().values())
@@ -485,6 +487,7 @@ test("after any sequence of events each mail is sent at most once, no alert is l
   await fc.assert(
     fc.asyncProperty(fc.array(command, { minLength: 20, maxLength: 120, size: "max" }), async (commands) => {
       const model = new Model(reached);
+      // From 3 on, no earlier version has started the delivery.
       model.deliver(3 + (commands.length % 4));
       for (const one of commands) await execute(model, one);
       await model.finish();
@@ -518,4 +521,24 @@ test("a mail gets another operation ID after its first alert is removed, because
   };
   expect(restarted([first])).toBe(sending.mail!.operationId);
   expect(restarted([second])).toBe(operationIdOf("B", 0));
+});
+
+test("a mail to an owner that is sent again counts once against the mails of a day", () => {
+  const now = new Date("2026-11-01T00:00:00Z");
+  const started = { type: "started", ownerMailsPerDay: 2 } as const;
+  const queued: MailboxRecord = {
+    ...emptyMailbox([OWNER_ADDRESS], true),
+    waiting: [{ deliveryId: "A", part: 0, urgency: 3 }],
+  };
+  const events: MailboxEvent[] = [
+    started,
+    { type: "answered", outcome: { status: "waiting" } },
+    started,
+    { type: "answered", outcome: { status: "delivered" } },
+    { type: "reported" },
+    { type: "added", entry: { deliveryId: "B", part: 0, urgency: 3 } },
+    started,
+  ];
+  const box = events.reduce((before, event) => nextMailbox(before, event, now)!, queued);
+  expect([box.sent, box.mail!.status]).toEqual([[now.getTime(), now.getTime()], "sending"]);
 });

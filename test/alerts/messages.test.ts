@@ -337,6 +337,19 @@ describe("a mail", () => {
     expect(subject).toBe("2 alerts (owner: ann); first kv-a/www was not renewed in time and expires in 3 days");
   });
 
+  test("of a rule about credentials and one about expiry counts all as assets, whichever rule comes first", () => {
+    const credential = { tenantId: "t-1", appId: "app", applicationName: "Payments API" };
+    const expiring = [
+      {
+        delivery: { ...delivery, alertType: "credentialExpiry" as const },
+        items: [asset("key", 5, { id: "entra.t-1.app.key", credential })],
+      },
+      { delivery: { ...delivery, ruleId: "expiry", deliveryId: "expiry" }, items: [asset("one", 6)] },
+    ];
+    for (const sources of [expiring, expiring.toReversed()])
+      expect(messageOf(sources, links).subject).toMatch(/^2 assets expire within 7 days /);
+  });
+
   test("a digest of one rule, and a card, show each item once without naming the rule at each line", () => {
     const digest = { ...delivery, deliveryMode: "digest" as const };
     const [early, late] = [asset("one", 25, { threshold: 30 }), asset("one", 25, { threshold: 26 })];
@@ -733,6 +746,7 @@ describe("a mail", () => {
 });
 
 describe("a card", () => {
+  /** Many more assets than a card lists: 20 for Slack, 15 for Teams. */
   const many = message(Array.from({ length: 400 }, (_, index) => asset(`name_*${index}`, index / 20)));
 
   test("groups its lines by owner, and by vault or application", () => {

@@ -1,11 +1,13 @@
 // Tests of the log of what each rule has notified of, and of the reads that the notifications about one asset need.
 
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import * as z from "zod";
 import { createAssetNotifications } from "../../shared/alerts/asset-notifications.ts";
 import { createHistory } from "../../shared/alerts/history.ts";
-import type { ViolationItem } from "../../shared/alerts/items.ts";
+import { notificationKey, type ViolationItem } from "../../shared/alerts/items.ts";
 import { createNotificationLog } from "../../shared/alerts/notification-log.ts";
 import type { AlertRules } from "../../shared/alerts/rules.ts";
+import { entity } from "../../shared/platform/storage/entity.ts";
 import { createTables } from "../../shared/platform/storage/tables.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 
@@ -36,6 +38,26 @@ test("`unnotified` returns each of several equal items once, for few and for man
   const ids = async (items: ViolationItem[]) => (await log.unnotified("rule", items)).map(({ id }) => id);
   expect(await ids(few)).toEqual([few[0]!.id, few[1]!.id]);
   expect(await ids(many)).toEqual(many.slice(0, 12).map(({ id }) => id));
+});
+
+test("an asset reaches a lower threshold although the row of the higher one can't be read: the time of the first notification is then unknown", async () => {
+  const tables = createTables({ connectionString: azurite.connectionString() });
+  const asset = {
+    kind: "asset",
+    id: "kv.secret.one",
+    type: "secret",
+    name: "one",
+    vaultName: "kv",
+    vaultId: "/subscriptions/s/resourceGroups/rg/providers/Microsoft.KeyVault/vaults/kv",
+    subscriptionId: "s",
+    expiresOn: Date.parse("2026-12-01T00:00:00Z") / 1000,
+  } as const;
+  const WithoutDelivery = entity("AlertTold", z.object({}));
+  await tables.put(WithoutDelivery, "rule-unreadable", notificationKey({ ...asset, threshold: 30 }), {});
+  const unnotified = async (threshold: number) =>
+    await createNotificationLog(tables).unnotifiedAssets("rule-unreadable", [{ ...asset, threshold }]);
+  expect(await unnotified(30)).toEqual([]);
+  expect(await unnotified(7)).toEqual([{ ...asset, threshold: 7 }]);
 });
 
 test("the notifications about an asset need three reads per rule; with a rule's ID, of that rule and of those that escalate to it", async () => {

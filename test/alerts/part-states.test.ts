@@ -139,6 +139,7 @@ class Model {
     this.senders.length = 0;
     for (let steps = 0; !isFinal(this.row.value); steps++) {
       expect(steps, "the part does not end").toBeLessThan(BACK_OFF_SECONDS.length + 2);
+      // The longest pause of the retries: 10 hours, and up to 20 % more.
       this.now += 12 * HOUR_MS;
       this.readers.length = 0;
       this.read();

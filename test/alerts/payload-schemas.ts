@@ -43,11 +43,11 @@ const pagerDuty = {
   ],
 };
 
+const level = { enum: ["1", "2", "3"] };
 /**
  * https://www.servicenow.com/docs/bundle/zurich-api-reference/page/integrate/inbound-rest/concept/c_TableAPI.html, the fields
  * with their lengths as the table incident is delivered.
  */
-const level = { enum: ["1", "2", "3"] };
 const serviceNowIncident = strictObject({
   short_description: text(160),
   description: text(4000),

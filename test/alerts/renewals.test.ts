@@ -200,8 +200,9 @@ test(`every late renewal of ${CERTIFICATES} certificates in ${DAYS} days is aler
     };
   });
   for (const certificate of fleet) {
+    // No renewer renews before 60 % of the lifetime: each renewal of these versions is still to come.
     const from = startMs - random() * 0.55 * certificate.lifetime;
-    // An observed renewer has renewed the certificate twice.
+    // An observed renewer has renewed the certificate twice, after 62 % and 64 % of a lifetime.
     const earlier = certificate.renewer === "observed" ? [1.26, 0.64] : [];
     for (const lifetimes of earlier) createVersion(certificate, from - lifetimes * certificate.lifetime);
     createVersion(certificate, from);

@@ -422,6 +422,7 @@ describe("scan failures", () => {
     await run(0.2);
     await run(7);
     expect(received()).toHaveLength(0);
+    // More than a week after the evaluation on day 0.2, which found the failure.
     await run(7.3);
     expect(notified(received())).toEqual([["stillFailing vault:kv-a"]]);
   });
@@ -521,6 +522,7 @@ describe("escalation and acknowledgment", () => {
     cloud.control.clearMails();
     await fixture.webhookRule({ thresholds: [30, 7], escalation: { afterDays: 15, recipients: [boss] } });
     await fixture.writeAssets("kv-a", [secret("one", 20)]);
+    // The threshold 7 is reached on day 13.
     for (const day of [0, 13.5, 14.9]) await run(day);
     expect(bossMails()).toHaveLength(0);
     await run(15.1);
@@ -636,6 +638,7 @@ describe("a preview", () => {
     const planned = await countingInstance.rules.planned(body, caller);
     const preview = await countingInstance.preview(planned);
     expect(steps.taken).toBe(0);
+    // The timer evaluates the rules every 15 minutes.
     expect(preview).toMatchObject({ more: false, isFirst: true, evaluatedAt: dayAfterStart(0.25 / 24).toISOString() });
     expect(preview.items.map(({ id }) => id)).toEqual(["kv-a.secret.near"]);
     expect(preview.next).toMatchObject({

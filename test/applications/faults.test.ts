@@ -100,7 +100,11 @@ async function expectTablesEqualDirectory(tables: Tables): Promise<void> {
   expect(await assets(partitions.subscription("entra"))).toEqual(inHolders);
 }
 
-/** Changes the directory: adds, renames and deletes applications, and adds credentials. Each round has other names. */
+/**
+ * Changes the directory: adds, renames and deletes applications, and adds credentials.
+ *
+ * @param round - A number that no other call uses, so that it has other names.
+ */
 function changeDirectory(round: number): void {
   const { directory } = live.cloud.control;
   directory.putApplication({ name: `Round ${round}`, secrets: [{ name: "s", expiresInDays: 50 }] });
@@ -319,6 +323,7 @@ test("credentials that were not seen for 7 days are not counted until they are s
 });
 
 test("a request returns the running discovery after its time limit, and the run continues", async () => {
+  // Much longer than the time limit of the request below (`waitMs`).
   live.cloud.control.addFault({
     match: { operation: "graph.listApplications" },
     action: { kind: "latency", milliseconds: 600 },

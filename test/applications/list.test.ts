@@ -70,7 +70,7 @@ describe("the list of applications", () => {
     ];
     expect(await listNames({})).toEqual(allNames);
     expect(await listNames({ search: "PERSONAL" })).toEqual(["Personal", "Personal with an expired one"]);
-    expect(await listNames({ search: appIdOf("Zed").slice(3, 20).toUpperCase().toLowerCase() })).toEqual(["Zed"]);
+    expect(await listNames({ search: appIdOf("Zed").slice(3, 20) })).toEqual(["Zed"]);
     expect(await listNames({ status: "expired" })).toEqual(["Personal with an expired one", "Zed"]);
     expect(await listNames({ status: "critical" })).toEqual(["alpha", "Personal"]);
     expect(await listNames({ status: "critical", search: "a", owner: "ADA@acme.example" })).toEqual([

@@ -153,6 +153,7 @@ test("writes fail if another worker took the applications over meanwhile, and th
   await process.applications.requestRefresh(rotateInDirectory("contended"));
   const { message } = nextMessage();
   const other = process.tables.fence(AppFences, APPS, fenceKey(bucketOf(appId)), { owner: "other", etag: undefined });
+  // The other worker takes the applications over while the first one waits for the answer of Graph.
   const slowGraph = live.cloud.control.addFault({
     match: { operation: "graph.*" },
     action: { kind: "latency", milliseconds: 300 },
@@ -193,6 +194,7 @@ test("a crash at any write is completed by the next delivery of the message", as
 });
 
 test("before the first discovery nothing is written", async () => {
+  // The last account, which no other test uses.
   const empty = new Deployment(storage.azurite.connectionString("refresh19"), live).start();
   await empty.applications.handle({ application: { appId, objectId: objectId(), attempts: 0 } }, caller);
   await expect(empty.applications.get(appId)).rejects.toMatchObject({ code: "notFound" });

@@ -109,7 +109,7 @@ interface Case {
   tamper(copy: LogCopy): Promise<void>;
   /**
    * Expected findings as `kind interval`. Brackets mark those that only the service detects, because an export contains
-   * neither the index nor the marks.
+   * neither the index nor the marks. For rows before the log's beginning or in the future, an export lists the service's findings.
    */
   expected: string[];
 }

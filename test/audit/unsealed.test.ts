@@ -70,6 +70,7 @@ async function openLog(): Promise<Log> {
   };
   for (const actor of ["a1", "b1", "a2", "a3"]) await write(actor);
   for (let time = 0; time < 3; time++) await processB.refused(refusal);
+  /** Returns the rows of entries. Keys of marks and of last entries start with `~`. */
   const allRows = async () => {
     const rows = [];
     for await (const some of tables.pages(EntryRow, { partitionKey: DAY, before: "~" })) rows.push(...some);
@@ -367,6 +368,7 @@ for (const [code, mac] of [
 
 test("no planted entry is listed if more were planted before the sealing than the digest names", async () => {
   const log = await openLog();
+  // 51 entries: a digest names up to 50. The numbers have two digits, the end of a ULID.
   for (let number = 10; number < 61; number++)
     await plant(log, "2026-11-21T10:05:00.000Z", `k9.${"A".repeat(43)}`, `01M7YRRT80N8G1C0BA1J86DW${number}`);
   log.clock.set("2026-11-21T10:12:00Z");

@@ -90,6 +90,7 @@ describe.each(["d7e4a4b", "f8ec7568"])("a log of %s", (commit) => {
       const fixture = await openRecordedLog();
       const adoptionEntries = async () =>
         (await fixture.audit.list({ eventType: "audit.beginningAdopted" }, page())).items;
+      // An interval is sealed a minute after its end: that of 11:30 one second later.
       fixture.clock.set("2026-11-20T11:40:59Z");
       expect(await fixture.audit.seal()).toMatchObject({ sealed: 0 });
       expect(await adoptionEntries()).toEqual([]);
@@ -157,6 +158,7 @@ describe.each(["d7e4a4b", "f8ec7568"])("a log of %s", (commit) => {
     const upgraded = { intact: true, unsealedEntries: 2, entriesWithoutCode: 2, authenticatedFrom: null };
     expect(await fixture.audit.verify({})).toMatchObject(upgraded);
     expect(await fixture.audit.seal()).toMatchObject({ sealed: 1 });
+    // An hour after the interval of that sealing (11:40), no instance of the earlier version can write an entry.
     expect(await fixture.audit.verify({})).toMatchObject({
       intact: true,
       entriesWithoutCode: 2,

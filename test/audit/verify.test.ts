@@ -136,6 +136,7 @@ test("repeated and concurrent sealing creates one digest per interval", async ()
   fixture.clock.set("2026-11-22T10:00:00Z");
   await Promise.all([fixture.audit.seal(), fixture.instance().seal(), fixture.instance().seal()]);
   await fixture.audit.seal();
+  // 24 hours have 144 intervals. The last one, from 09:50, is sealed a minute after its end.
   expect(await fixture.audit.verify({})).toMatchObject({ intact: true, digests: 143, findings: [] });
 });
 

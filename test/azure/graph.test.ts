@@ -77,6 +77,7 @@ beforeEach(() => {
 });
 afterEach(() => {
   cloud.control.clearFaults();
+  // `set` merges. The earlier settings have no policy, so without this member a test's policy would stay.
   cloud.control.directory.set({ policy: undefined as never, ...settingsBefore });
 });
 afterAll(async () => {
@@ -175,12 +176,25 @@ describe("reading applications", () => {
     expect((await expectFailure(collectPages(graph.changes(undefined)))).code).toBe("resyncRequired");
   });
 
-  test("a link to another host is not followed", async () => {
+  test("a next-page link to another host is not followed", async () => {
     cloud.control.addFault({ match: { operation: "graph.listApplications" }, action: { kind: "foreignNextLink" } });
     expect((await expectFailure(collectItems(graph.applications()))).code).toBe("foreignHost");
     expect(cloud.control.foreignRequests()).toEqual([]);
-    const elsewhere = `${config.cloud.graph}/v1.0/users/delta?$deltatoken=x`;
-    expect((await expectFailure(collectPages(graph.changes(elsewhere)))).code).toBe("badResponse");
+  });
+
+  test("a delta link to another host is not followed", async () => {
+    // The path is that of a list that the client reads, so that only the host is wrong.
+    const { port } = new URL(config.cloud.graph);
+    const link = `https://evil.localhost:${port}/v1.0/applications/delta?$deltatoken=x`;
+    const failure = await expectFailure(collectPages(graph.changes(link)));
+    expect([failure.code, cloud.control.foreignRequests()]).toEqual(["foreignHost", []]);
+  });
+
+  test("a delta link to a resource that the client does not read is not followed", async () => {
+    const link = `${config.cloud.graph}/v1.0/users/delta?$deltatoken=x`;
+    const failure = await expectFailure(collectPages(graph.changes(link)));
+    // The answer to the request would be a `badResponse` too.
+    expect([failure.code, cloud.control.requests({ operation: "unknown" })]).toEqual(["badResponse", []]);
   });
 
   test("a denied request fails with the permission that is missing", async () => {

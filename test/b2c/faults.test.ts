@@ -131,6 +131,7 @@ test("duplicate messages on two hosts cause one run", async () => {
 
 test("no assets remain if a tenant is removed while a slow worker discovers it", async () => {
   const { row } = await fixture.register("partners");
+  // The tenant is removed while the discovery waits for this answer.
   live.cloud.control.addFault({
     match: { operation: "graph.listIdentityProviders" },
     action: { kind: "latency", milliseconds: 1500 },
@@ -151,6 +152,7 @@ test("no assets remain if a tenant is removed while a slow worker discovers it",
 
 test("a request returns the running discovery after its time limit", async () => {
   const { row } = await fixture.register("partners");
+  // Much longer than the time limit, so that the second request finds the discovery running, too.
   live.cloud.control.addFault({
     match: { operation: "graph.getOrganization" },
     action: { kind: "latency", milliseconds: 2000 },

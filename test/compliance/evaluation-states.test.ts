@@ -410,6 +410,7 @@ class Model {
   drain(): void {
     for (let steps = 0; this.jobs.length > 0 || this.messages.length > 0; steps++) {
       assert(steps < 10_000, "the work does not end");
+      // 1: no write is large, so none is in two transactions.
       if (this.jobs.length > 0) this.step(1);
       else this.receive(0);
     }

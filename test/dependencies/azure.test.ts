@@ -490,6 +490,7 @@ describe("a subscription of ten sites", () => {
   const sitesIn = ({ resources }: Reading) => resources.filter(({ resource }) => resource.kind === "webApp");
 
   test("everything is read if the changes since a time are no longer available", async () => {
+    // The service relies on the changes of the last six days only.
     expect(sitesIn(await readUnit(unit(), new Date(now().getTime() - 8 * 86_400_000)))).toHaveLength(10);
   });
 

@@ -238,6 +238,7 @@ describe("a discovery run", () => {
     expect(readSecrets.sort()).toEqual(["db", "far", "hook", "regular", "sealed", "short"]);
     const auditEvents = deployment.events.filter(({ type }) => type === "dependencies.valuesRead");
     expect(auditEvents.map(({ outcome }) => outcome)).toEqual(["intent", "success"]);
+    // Five readable secrets and the two keys of the resource. "short" and "regular" are left out; "kv-sealed" is not readable.
     expect(auditEvents[1]!.details).toEqual({ vaults: 3, values: 7, leftOut: 2, vaultsNotRead: 1 });
     const texts = [
       ...log.lines,

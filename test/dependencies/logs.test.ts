@@ -278,7 +278,7 @@ test("the period of a partial response is queried again", async () => {
   expect((await logs.usage.ofAsset(db)).logs).toEqual([
     expect.objectContaining({ readTo: undefined, failure: expect.objectContaining({ code: "incomplete" }) }),
   ]);
-  // The next query is after midnight, because each test starts in the middle of a day.
+  // Past midnight: the next query is on another day, and still includes the period of the partial response.
   control().moveClock(12 * HOUR_MS);
   expect(edgesIn(await readWorkspace(logs.source)).length).toBe(9);
 });

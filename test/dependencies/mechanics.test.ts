@@ -81,6 +81,7 @@ test("a run of changes reads changes since the last run, and deletes only resour
   expect(company.readings.at(-1)!.since).toBeUndefined();
   company.itemsByUnit = { s1: [{ gone: "/subscriptions/s1/sites/one" }, app("three", { A: {} })] };
   await deployment.run("changes");
+  // Changes are listed late, so a run overlaps the previous one by 15 minutes.
   const { since } = company.readings.at(-1)!;
   expect(Date.now() - since!.getTime()).toBeGreaterThan(14 * 60_000);
   expect(Date.now() - since!.getTime()).toBeLessThan(20 * 60_000);
@@ -230,7 +231,7 @@ test("a unit that is read in parts has the same result as one that is read at on
   ];
   expect(counts(run)).toEqual(counts(expected));
   expect(await deployment.readState()).toEqual(await whole.readState());
-  // The next read of changes overlaps the earlier read by 15 minutes, because changes are listed late.
+  // The next read of changes overlaps the first part of this one by 15 minutes.
   await deployment.run("changes");
   expect(deployment.company.readings.at(-1)!.since!.getTime()).toBeLessThanOrEqual(started! - 15 * 60_000);
 

@@ -105,6 +105,7 @@ describe("while a vault is written in the background", () => {
     const scanId = await startScan();
     const scanRun = worker.run.scan(scanId, 1);
     await expect.poll(() => worker.cloud.secretListings).toBe(2);
+    // Time in which the worker would start to read a third vault.
     await delay(200);
     expect(worker.cloud.secretListings).toBe(2);
     expect([await readClaim(scanId, 0), await readHandedOff(scanId, 1)]).toEqual([undefined, undefined]);
@@ -150,6 +151,7 @@ describe("while a vault is written in the background", () => {
       hasEnded = true;
     });
     await expect.poll(() => worker.sentMessages).toMatchObject([{ message: { index: "000001" }, delaySeconds: 1 }]);
+    // Time in which the scan would end.
     await delay(200);
     expect(hasEnded).toBe(false);
     release();
@@ -311,7 +313,9 @@ describe("if two workers scan the same vault,", () => {
     startHanging(other.run.scanVaults(redelivered!.message, 1));
     await expect.poll(() => other.cloud.secretListings).toBe(1);
     release();
+    // Both have read the first vault, and one of them reads the next.
     await expect.poll(() => slow.cloud.secretListings + other.cloud.secretListings).toBe(3);
+    // Time in which the other one would read a vault too.
     await delay(500);
     expect([slow.cloud.secretListings + other.cloud.secretListings, await countActiveWorkers(scanId)]).toEqual([3, 1]);
   });
@@ -361,6 +365,7 @@ describe("if two workers scan the same vault,", () => {
     const nextWorker = createWorkerHangingInSecondVault(released);
     for (const { message: next } of redelivery.sentMessages) startHanging(nextWorker.run.scanVaults(next, 1));
     release();
+    // Time in which both workers would be active.
     await delay(1_500);
     expect(await countActiveWorkers(scanId)).toBe(1);
   });
@@ -412,6 +417,7 @@ test.each(["read", "written"])(
         return push(one);
       };
       await worker.run.scanVaults(message!.message, 1);
+      // Time in which a renewal would be written.
       await delay(200);
       expect(worker.sentMessages).toHaveLength(1);
       // `begun: false`: the claim waits for the message. A renewal would set `begun` again.

@@ -144,6 +144,7 @@ test("the watch fails at a scan with a damaged row, and still checks the other s
   const DamagedRows = entity(Scans.table, z.object({ status: z.string() }));
   await fixture.tables.put(DamagedRows, scanPartition(broken.scanId), SCAN_ROW, { status: "nonsense" });
   expect((await fixture.active.all()).map(({ scanId }) => scanId)).toEqual([broken.scanId, other.scanId]);
+  // The message that plans a scan counts as lost after ten minutes.
   await storage.move(11 * MINUTE_MS);
   await expect(fixture.watch()).rejects.toThrow(StorageCorrupt);
   expect(fixture.sentMessages).toMatchObject([{ queue: QUEUES.plan, message: { scanId: other.scanId } }]);
@@ -303,6 +304,7 @@ test("messages and claims that the previous version wrote are processed", async 
       ...row
     } = (await fixture.tables.get(PlannedVaults, scanPartition(scanId), claimedKey(index)))!;
     await fixture.tables.replace(PlannedVaults, row);
+    // One of the messages is redelivered.
     const vault = { name: row.name, subscriptionId: row.subscriptionId, action: row.action, resource: {}, chain: 0 };
     await fixture.run.scanVaults(VaultMessage.parse({ scanId, index, vault }), index === "000001" ? 2 : 1);
   }
@@ -357,6 +359,7 @@ describe("the watch and the storage clock:", () => {
     const reported = [scan.createdAt, scan.startedAt, scan.finishedAt].map((at) => Date.parse(at!) - started);
     // Storage times have whole seconds.
     for (const ahead of reported) expect(ahead).toBeGreaterThan(HOUR_MS - 5 * SECOND_MS);
+    // The default time limit of a scan is one hour.
     expect(Date.parse(scan.deadline!) - Date.parse(scan.startedAt!)).toBe(HOUR_MS);
   });
 });

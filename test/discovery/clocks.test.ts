@@ -44,6 +44,7 @@ async function addHostWithMovedClock(): Promise<void> {
 }
 
 test("a killed host with a wrong clock delays its scan by at most three minutes", async () => {
+  // The host's clock is first ahead of the real time, then 50 minutes behind it. The scan's times must follow neither.
   await hostClock.add(10 * MINUTE_MS);
   await addHostWithMovedClock();
   // The lists of secrets after the first two don't return before the host is killed.
@@ -58,6 +59,7 @@ test("a killed host with a wrong clock delays its scan by at most three minutes"
     (await service.admin("GET", `/api/assets/discovery/scan/${started.body.scanId}/status`)).body;
   await expect.poll(async () => (await status()).progress.vaultsDone, { timeout: 150_000 }).toBeGreaterThan(0);
   await hostClock.add(-HOUR_MS);
+  // Time for the host to write rows with the wrong clock.
   await delay(SECOND_MS);
   await service.hosts[0]!.stop("SIGKILL");
   service.hosts.length = 0;
@@ -71,6 +73,8 @@ test("a killed host with a wrong clock delays its scan by at most three minutes"
     await fetch(`${service.url}/__host/timers/watchScans`, { method: "POST" });
     await service.waitUntilIdle();
   }
+  // The watch sends a vault's message again if the vault's row was not renewed for a minute of the storage clock. Three minutes
+  // leave time for the next runs of the watch, and are less than the message's own lease.
   expect(movedMs).toBeLessThanOrEqual(3 * MINUTE_MS);
   const scan = await status();
   expect(scan).toMatchObject({

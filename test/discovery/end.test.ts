@@ -108,6 +108,7 @@ describe("the end of a scan is written completely and recorded once", () => {
     const scanId = await scanWithoutEnd(connection);
     // The worker crashes after it decided how the scan ends, before the audit entry.
     await expect(createScanFixture(connection, crashAt(1, "after").wrap).run.finish(scanId)).rejects.toThrow("died");
+    // The audit log seals an interval of ten minutes a minute after its end.
     await storage.move(25 * MINUTE_MS);
     const fixture = createScanFixture(connection);
     await fixture.syncClock();
@@ -252,6 +253,7 @@ describe("the status of an ended scan", () => {
     await fixture.watch();
     const status = async () => (await fixture.discovery.progress(scanId)).status;
     expect(await status()).toBe("running");
+    // Ten seconds after the deadline. The minute that the watch grants has not passed.
     await storage.move(MINUTE_MS + 10_000);
     await fixture.syncClock();
     await fixture.watch();

@@ -175,6 +175,7 @@ describe("changes in the cloud", () => {
 
 describe("concurrent scans", () => {
   test("a second scan of the same subscription is rejected with 409, unless its mode is force", async () => {
+    // Slow reads, so that the first scan is still running when the others are started.
     service.cloud.control.addFault({
       match: { operation: "keyvault.*" },
       action: { kind: "latency", milliseconds: 1000 },
@@ -196,6 +197,7 @@ describe("concurrent scans", () => {
   });
 
   test("a canceled scan ends with the status cancelled", async () => {
+    // Slow reads by one worker, so that the scan can't end before it is canceled.
     service.cloud.control.addFault({
       match: { operation: "keyvault.*" },
       action: { kind: "latency", milliseconds: 1000 },
@@ -207,6 +209,7 @@ describe("concurrent scans", () => {
     service.cloud.control.clearFaults();
     const endedScan = await service.waitForScan(scanId);
     expect(endedScan.status).toBe("cancelled");
+    // Nine vaults are left.
     expect(endedScan.progress.vaultsDone).toBeLessThan(9);
     expect((await service.admin("DELETE", `/api/assets/discovery/scan/${scanId}`)).status).toBe(409);
     await service.admin("DELETE", "/api/settings/all");

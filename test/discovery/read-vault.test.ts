@@ -103,7 +103,10 @@ describe("who renews a certificate", () => {
       notBefore: NOW - age * DAY,
       expiresOn: NOW + (90 - age) * DAY,
     }));
-  /** Makes the vault contain one certificate, `www`, with versions of these ages. */
+  /**
+   * Makes the vault contain one certificate, `www`, with versions of these ages. Two gaps of about the same length, such as
+   * between the ages 1, 62 and 124, prove an observed renewer. One gap does not.
+   */
   const putCertificate = (ages: number[]) => {
     const [newest] = versions(...ages);
     fixture.cloud.versionsOf = () => versions(...ages);
@@ -175,6 +178,7 @@ describe("who renews a certificate", () => {
     const after = { ...facts, firstSeenAt, content: contentHash(facts) };
     const before = (await readAsset("certificate", "www"))!;
     const change: AssetChange = { type: "certificate", name: "www", before, after };
+    // Another hash than that of the stored assets, so that the next full scan derives them again.
     const contents = { ...row.contents, certificate: "earlier" };
     await fixture.writer.apply(stored, { ...row, contents }, [change], "test", async () => async () => {});
     expect((await readView("kv-one.certificate.www")).renewal?.renewedBy).toBe("none");
@@ -287,6 +291,7 @@ describe("a scheduled full scan", () => {
     expect([transactions.mock.calls.length, rows.mock.calls.length]).toEqual([0, 0]);
     const read = await readView("kv-one.certificate.www-0");
     expect(first.detailsReadAt).toBe(first.firstSeenAt);
+    // Times of reads are stored in whole seconds.
     expect(Date.parse(read.detailsReadAt!)).toBeGreaterThanOrEqual(Date.parse(first.detailsReadAt!) - 1000);
 
     fixture.cloud.certificate = (name) => {

@@ -533,6 +533,7 @@ describe("recovery of re-scans:", () => {
     await moveTime(EVENT_DELAY_OVER_MS);
     await fixture.rescans.watch();
     expect(fixture.sentMessages).toEqual([]);
+    // A message counts as lost ten seconds after the re-scan was due.
     await moveTime(10 * SECOND_MS);
     await fixture.rescans.watch();
     expect(fixture.takeMessages(RESCAN_QUEUE)).toMatchObject([{ message: { vaultName: "kv-one" } }]);
@@ -560,6 +561,7 @@ describe("recovery of re-scans:", () => {
     const renew = vi.spyOn(fixture.active, "renewRescan").mockRejectedValueOnce(new Error("storage is unavailable"));
     vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] });
     fixture.cloud.whileListingSecrets = async () => {
+      // A lease is renewed every 20 seconds.
       for (const times of [1, 2]) {
         vi.advanceTimersByTime(20 * SECOND_MS);
         await vi.waitFor(() => expect(renew).toHaveBeenCalledTimes(times), { timeout: 150_000 });

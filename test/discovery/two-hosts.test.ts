@@ -22,7 +22,7 @@ const company: Company = {
 };
 
 let service: Service;
-// A retry needs new data, because it counts the added assets.
+// For each try of the test, because a repeated scan of the same data would add no assets.
 beforeEach(async () => {
   service = await Service.start({
     company,
@@ -40,6 +40,7 @@ afterEach(() => service?.stop());
 
 test("two hosts scan each vault once, within the limit of workers", async () => {
   service.cloud.control.resetCounts();
+  // Slow enough that the counts below, one each 100 ms, find all workers busy.
   service.cloud.control.addFault({ action: { kind: "latency", milliseconds: 300 } });
   let hasEnded = false;
   const scanning = service.scan({ mode: "full" }).finally(() => {

@@ -28,6 +28,7 @@ test("each command of the deployment pages is part of .ci/run, or is marked ☁ 
   const commands = ["docs/deploy.md", "docs/deploy-options.md"].flatMap((page) =>
     commandsIn(readFileSync(path.join(root, page), "utf8")),
   );
+  // Guards against a pattern that finds no commands.
   expect(commands.length).toBeGreaterThan(20);
   const runInCi = /^(?:npm ci|npm run check:infra|cd [\w./-]+)(?:\s+#.*)?$/;
   expect(commands.filter((command) => !command.includes("☁") && !runInCi.test(command))).toEqual([]);
@@ -118,6 +119,7 @@ test("docs/deploy.md and docs/releases.md deploy with the same commands", () => 
   // The zip of a release, which deploy.md does not have.
   const ofZip = /^(az functionapp deployment source config-zip|mkdir app)/;
   expect(ofRelease.filter((command) => !ofZip.test(command) && !deploy.includes(command))).toEqual([]);
+  // Guards against a change by which no command would be compared.
   expect(ofRelease.filter((command) => deploy.includes(command))).toHaveLength(5);
   // No command has a placeholder for a name that the deployment created.
   for (const command of [...commandsOf("docs/deploy.md"), ...ofRelease])

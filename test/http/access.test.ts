@@ -126,6 +126,7 @@ describe("signing in", () => {
     for (const { url } of service.hosts) {
       const rejected = await signIn("victim", PASSWORD, attacker, url);
       expect([rejected.status, rejected.body.code]).toEqual([429, "tooManyAttempts"]);
+      // The block lasts 15 minutes (900 seconds).
       expect(Number(rejected.headers.get("retry-after"))).toBeGreaterThan(600);
       expect(Number(rejected.headers.get("retry-after"))).toBeLessThanOrEqual(900);
     }

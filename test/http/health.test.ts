@@ -77,6 +77,7 @@ test("the checks are repeated after ten seconds, and report response times, erro
     await new Promise((resolve) => setTimeout(resolve, milliseconds));
   };
   try {
+    // The fake clock starts at 0, and a response time must not be the time since then.
     await vi.advanceTimersByTimeAsync(5_000);
     const { check } = createHealth({
       tables: () => respondAfter(1_234),
@@ -102,6 +103,7 @@ test("the checks are repeated after ten seconds, and report response times, erro
     // After exactly ten seconds, the results are still returned from memory.
     nowMs += 10 * SECOND_MS;
     void check();
+    // The mail is not counted.
     expect(checkCount).toBe(4);
     nowMs += 1;
     const newResults = check();

@@ -269,10 +269,10 @@ describe("a cursor", () => {
     }
   });
 
-  test.each(LISTS)("of %s is rejected with 400 up to its longest, and with its name beyond", async (path) => {
+  test.each(LISTS)("of %s is invalid as a cursor up to the maximum length, as a parameter beyond", async (path) => {
     const send = (cursor: string) => service.call("GET", `${path}?cursor=${encodeURIComponent(cursor)}`, { token });
     expectProblem(await send("a".repeat(MAX_CURSOR_LENGTH)), 400, "invalidCursor");
-    // The last one is four bytes a character, each of which is three characters long in the address.
+    // Each of the 2,000 characters of the last one takes 12 characters in the address: `%F0%9F%94%91`.
     const invalid = ["a".repeat(MAX_CURSOR_LENGTH + 1), "a".repeat(24_000), "a+b", "a=", "", "\u{1f511}".repeat(2_000)];
     for (const cursor of invalid) {
       const answer = await send(cursor);

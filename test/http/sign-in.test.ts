@@ -85,6 +85,7 @@ describe("a new password", () => {
     "Welcome12345",
     "P@ssw0rd1234",
     "letmeinletmein",
+    // The username, repeated, reversed, or with digits.
     "adminadminadmin",
     "Admin-Admin-Admin",
     "nimdanimdanimda",
@@ -121,10 +122,12 @@ test("a flood of sign-ins from a hundred addresses does not block addresses with
       const username = client % 2 ? ADMIN.username : `name${client}-${round}`;
       const answer = await signIn(username, "a wrong password", address);
       answers.push(answer);
+      // Rejections are fast. Without a pause, they would use all of the processor.
       if (answer.status === 429) await delay(50);
     }
   });
   for (let attempt = 0; attempt < 3; attempt++) {
+    // Time in which the flood continues.
     await delay(200);
     expect((await signIn(ADMIN.username, ADMIN.password, HOME)).status).toBe(200);
   }

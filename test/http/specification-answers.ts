@@ -27,6 +27,7 @@ const COMPANY: Company = {
         {
           name: "kv-one",
           secrets: [
+            // Half days, so that the number of days left stays the same while the calls are sent.
             { name: "db", expiresInDays: 5.5 },
             {
               name: SECRET,
@@ -245,6 +246,7 @@ export async function readSpecificationAnswers(service: Service): Promise<Specif
     await admin(`PUT ${SETTINGS}/${category}`, change);
     await admin(`GET ${SETTINGS}/${category}`);
   }
+  // No entry is so old, so nothing is deleted.
   await admin(`POST ${SETTINGS}/retention/purge`, { retentionDays: 3000 });
   await admin(
     `POST ${SETTINGS}/retention/purge/{history_type}`,

@@ -83,6 +83,7 @@ beforeAll(async () => {
       const renewal = {
         renewedBy: "acmebot" as const,
         ...(windowEnd !== undefined && { source: "policy" as const, windowStart: windowEnd - DAY_SECONDS, windowEnd }),
+        // Without a known window, a certificate needs attention in the last third of its lifetime.
         attentionAt: windowEnd === undefined ? expiresOn - lifetime / 3 : windowEnd + 1,
       };
       const notBefore = expiresOn - lifetime;

@@ -1,4 +1,9 @@
-// Who renews a certificate and when, derived from its facts, and the status that follows.
+/*
+ * Who renews a certificate and when, derived from its facts, and the status that follows. The ends of the windows below:
+ * - By a policy: three days after its trigger, but at most a quarter of the time from the trigger to the expiry.
+ * - By tags: a quarter of the time from the start of the window to the expiry.
+ * - By cadence: a tenth of the lifetime after the latest regular renewal, but at most halfway from there to the expiry.
+ */
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { type Moment, STATUSES } from "../../shared/inventory/asset-status.ts";

@@ -124,7 +124,7 @@ function tablesThatCrashAfter(allowedWrites: number): Tables {
 
 /**
  * Processes crash at every third write: among them are one after the claim, one among the rows and the last one. A campaign
- * uses each write.
+ * uses each write. `SEED + 2` makes the first crash of the default seed the third write.
  */
 const STRIDE = IS_CAMPAIGN ? 1 : 3;
 

@@ -24,6 +24,8 @@ export function settingsEndpoints(context: EndpointContext): ChangingEndpoint[] 
     (await call("GET", "/api/settings/performance")).find(
       ({ key }: { key: string }) => key === "discoveryMaxWorkers",
     ) as { value: number; source: string };
+  /** Returns a number of workers for an override: allowed, and never the default of 10. */
+  const nextWorkers = () => 11 + (nextNumber() % 100);
   const setWorkers = (value: number) => call("PUT", "/api/settings/performance", { discoveryMaxWorkers: value });
   /** The state of removing an override: done if the setting's value no longer comes from an override. */
   const stateOfOverrideRemoval = async () =>
@@ -32,7 +34,7 @@ export function settingsEndpoints(context: EndpointContext): ChangingEndpoint[] 
     {
       endpoint: "PUT /api/settings/performance",
       async prepare() {
-        const value = 11 + (nextNumber() % 100);
+        const value = nextWorkers();
         return {
           method: "PUT",
           path: "/api/settings/performance",
@@ -47,7 +49,7 @@ export function settingsEndpoints(context: EndpointContext): ChangingEndpoint[] 
     {
       endpoint: "DELETE /api/settings/{category}/{key}",
       async prepare() {
-        await setWorkers(11 + (nextNumber() % 100));
+        await setWorkers(nextWorkers());
         return {
           method: "DELETE",
           path: "/api/settings/performance/discoveryMaxWorkers",
@@ -61,7 +63,7 @@ export function settingsEndpoints(context: EndpointContext): ChangingEndpoint[] 
     {
       endpoint: "DELETE /api/settings/all",
       async prepare() {
-        await setWorkers(11 + (nextNumber() % 100));
+        await setWorkers(nextWorkers());
         return {
           method: "DELETE",
           path: "/api/settings/all",

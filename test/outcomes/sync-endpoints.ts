@@ -53,6 +53,7 @@ export function syncEndpoints(context: EndpointContext): ChangingEndpoint[] {
       endpoint: "PUT /api/automation/sync/records/{record_id}",
       async prepare() {
         const path = await createSyncRecord();
+        // Never the default of 24 hours, and at most the 720 that are allowed.
         const scheduleHours = 25 + (nextNumber() % 600);
         return {
           method: "PUT",

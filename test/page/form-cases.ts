@@ -21,7 +21,7 @@ export interface Step {
   wrong?: FormInput;
   /** The field that shows the error. Without it, the form shows the error as a whole. */
   wrongField?: string;
-  /** Valid input by field label, which is filled in after the invalid input. */
+  /** Valid input by field label, which is filled in after the invalid input. Fields that it lacks keep the input of `wrong`. */
   typed?: FormInput;
   /** The buttons of the form to click in this order. The first one submits the invalid input too. The last one saves. */
   press: string[];
@@ -561,6 +561,7 @@ export const FORM_CASES: Record<string, FormCase> = {
         verify: async () =>
           expect(await readSsoConfig()).toMatchObject({ loginButtonText: "Acme", oidcClientSecretExpiresOn: null }),
       },
+      // The API rejects this while single sign-on is not enabled.
       { open: "Turn off password sign-in", wrong: {}, press: ["Turn off password sign-in"], cancels: true },
       {
         open: "Disable single sign-on",
@@ -700,6 +701,7 @@ export const FORM_CASES: Record<string, FormCase> = {
         verify: async () => {
           const tenant = await get(`/b2c/tenants/${readOutletTenant().id}`);
           expect(tenant).toMatchObject({ displayName: "Outlets", discoveryIntervalHours: 5 });
+          // The date that a discovery found in the tenant, or null.
           expect(tenant.clientSecretExpiresOn?.slice(0, 10)).not.toBe(EXPIRY_DATE);
         },
       },
@@ -788,11 +790,13 @@ export const FORM_CASES: Record<string, FormCase> = {
             overlapDays: 9,
             expiryDays: 60,
             automatic: false,
+            // The times are the defaults of the form.
             maintenanceWindow: { days: ["saturday"], from: "22:00", to: "04:00" },
           }),
       },
       {
         open: "Edit policy",
+        // A maintenance window is open for at least an hour.
         wrong: { "Overlap period (days)": "10", Sunday: true, "Opens at": "20:30", "Closes at": "21:00" },
         wrongField: "Closes at",
         typed: { "Closes at": "23:00", "Time zone": "Europe/Berlin (Central European Time)" },

@@ -43,6 +43,7 @@ const focused = (page: Page, part = "body") =>
 /** Presses Tab until an element with this name has the focus. */
 async function tabTo(page: Page, name: string | RegExp): Promise<void> {
   const passedElements: string[] = [];
+  // More Tab stops than any tested view has.
   for (let step = 0; step < 80; step++) {
     await page.keyboard.press("Tab");
     const { text, isFocusVisible } = await focused(page);
@@ -137,6 +138,7 @@ const MAIN_TASKS: [string, (page: Page) => Promise<void>][] = [
       await tabTo(page, "Add subscription");
       await page.keyboard.press("Enter");
       await page.getByRole("dialog").waitFor();
+      // More presses than the form has controls, to check that the focus stays in it.
       for (let step = 0; step < 8; step++) {
         await page.keyboard.press("Tab");
         expect(await page.evaluate("document.activeElement.closest('[role=dialog]') !== null")).toBe(true);
@@ -163,6 +165,7 @@ const MAIN_TASKS: [string, (page: Page) => Promise<void>][] = [
     "/compliance/readiness",
     async (page) => {
       await tabTo(page, /^State/);
+      // Typing in a select chooses the option with this text.
       await page.keyboard.type("Ready or unknown");
       await waitForAddress(page, "failing=false");
       await tabTo(page, "Clear filters");
@@ -270,7 +273,8 @@ const MAIN_TASKS: [string, (page: Page) => Promise<void>][] = [
     "/sync",
     async (page) => {
       await tabTo(page, /^Status/);
-      await page.keyboard.type("disabled");
+      // The test browser has no data to compare letters of different case.
+      await page.keyboard.type("Disabled");
       await waitForAddress(page, "state=paused");
       await waitForText(page, /^No syncs match the filter/);
     },
@@ -299,6 +303,7 @@ const MAIN_TASKS: [string, (page: Page) => Promise<void>][] = [
     async (page) => {
       const fill = async () => {
         await tabTo(page, /^Source of the new value/);
+        // The last option generates a random value.
         await page.keyboard.press("End");
         await tabTo(page, /^I confirm that any value/);
         await page.keyboard.press("Space");
@@ -366,6 +371,7 @@ const MAIN_TASKS: [string, (page: Page) => Promise<void>][] = [
       const fill = async () => {
         await tabTo(page, /days/i);
         await page.keyboard.press("ControlOrMeta+a");
+        // Another value than the 80 days of the seed data.
         await page.keyboard.type("81");
       };
       await sendForm(page, "Edit: Scan history retention", fill, "Save setting");

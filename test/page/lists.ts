@@ -70,6 +70,8 @@ withSeedData("an absurd number of days in the address is ignored", async () => {
     await showView(page, `${SHOP}&within=${days}`);
     await expect.poll(() => shownNames(page), { message: days }).toEqual(all);
   }
+  await showView(page, "/credentials?due=1e20");
+  await page.getByRole("table", { name: "Credentials" }).getByRole("row").nth(1).waitFor();
   expect(browserErrors).toEqual([]);
 });
 
@@ -203,6 +205,7 @@ withSeedData("vaults are found by a part of their name, and the shown rows are s
   expect(lines[0]).toBe(
     '\uFEFF"Vault","Subscription","Resource group","Secrets","Keys","Certificates","Expired assets","Critical assets","Access problems"',
   );
+  // The header, the row, and an empty text after the last line break.
   expect([lines[1]!.startsWith('"kv-walled","Shop",'), lines.length]).toEqual([true, 3]);
   // A 0 would be wrong, because the lists of this vault can't be read.
   expect(lines[1]).toContain('"Not read","Not read","Not read","Not read","Not read"');
@@ -222,6 +225,7 @@ withSeedData("the audit log is searched for a text, and a start and its outcome 
   await page.getByText("No entries contain the text").waitFor();
   // The search covers what the page shows, such as the names of details.
   await page.getByLabel("Contains").fill("scan retention DAYS");
+  // The seed data changed this setting to 80 days.
   await rows
     .filter({ hasText: /scan retention days: .* → .*80/ })
     .first()

@@ -58,6 +58,7 @@ withSeedData(
 
     for (const leave of ["Cancel", "Escape", "Back"]) {
       const waiting = await delayResponses(page, "/auth/tokens");
+      // "Back" returns to this view.
       await showView(page, "/license");
       await showView(page, "/access");
       await (await fillInNewToken(page, { ...NEW_TOKEN, Name: `${NEW_TOKEN.Name}, ${leave}` })).click();

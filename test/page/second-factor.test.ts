@@ -62,7 +62,10 @@ const accessView = (page: Page) => page.getByRole("heading", { name: "Your secon
 const codeOf = (secret: string, steps = 0): string =>
   new TOTP({ secret: Secret.fromBase32(secret) }).generate({ timestamp: Date.now() + steps * 30_000 });
 
-/** Adds an authenticator app, with the code of the previous step. Returns its secret and the recovery codes. */
+/**
+ * Adds an authenticator app, and returns its secret and the recovery codes. Each code works once, so the app is confirmed with
+ * the code of the previous step, and the current one is left for a sign-in.
+ */
 async function addApp(page: Page): Promise<{ secret: string; codes: string[] }> {
   await page.getByRole("button", { name: "Add authenticator app" }).click();
   const dialog = page.getByRole("dialog");

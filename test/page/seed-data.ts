@@ -76,6 +76,7 @@ export const COMPANY: Company = {
               value: initialKey("Microsoft.Storage/storageAccounts", "stshop", "key1"),
               contentType: "text/plain",
               expiresInDays: 250,
+              // Not on the day of the applications' client secrets, for which this secret would then be a likely match.
               createdDaysAgo: 85,
               tags: { owner: "shop" },
             },

@@ -137,6 +137,7 @@ task("an operator finds the vault secrets that store keys, and sees how many key
   }
   const rows = visitor.page.getByRole("table", { name: "Credentials" }).getByRole("row");
   await rows.filter({ hasText: "starchive" }).waitFor();
+  // One click to the view, and two for each of the two runs.
   visitor.expectClicks(5);
 });
 
@@ -186,6 +187,9 @@ task("a storage key that expires in 5 days is rotated", async () => {
   expect(regenerated.map(({ key, value }) => [key, value])).toEqual([
     ["key2", control.secretValue("kv-shop", ACCOUNTS.stshop)],
   ]);
+  // The list no longer calls the key ready for a rotation.
+  await visitor.follow("Credentials", visitor.navigation);
+  await row.filter({ hasText: "Only one can run at a time." }).filter({ hasNotText: "Ready" }).waitFor();
 });
 
 task("see what a rotation would touch", async () => {

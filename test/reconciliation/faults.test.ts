@@ -293,6 +293,7 @@ beforeAll(async () => {
   expect(scan.status).toBe("completed");
   fixture = openReconciliation(
     service.azurite.connectionString(),
+    // Each run is one step of 60 rows, so that a walk needs many runs.
     { runMs: 0, rowsPerStep: 60, pauseMs: 1 },
     0,
     await rowKeysOf(service),

@@ -252,6 +252,7 @@ describe("one walk removes", () => {
     const invented: string[] = ["all|nonsense"];
     for (const id of [sealedId, unsealedId]) {
       const entry = items.find((one) => one.id === id)!;
+      // The first ten characters of an ID are its time, so the invented entry lies in the same interval.
       const other = { ...entry, id: `${id.slice(0, 10)}ABCDEFGHJKMNPQRS`, actor: "mallory" };
       for (const rowKey of indexKeys(other)) {
         invented.push(rowKey);
@@ -276,6 +277,7 @@ describe("one walk removes", () => {
     await tables.put(References, SYNC, `s|kv-ghost|password|${ghost}`, { recordId: ghost });
     const row = await raw("Rotations").getEntity(ROTATIONS, rotationKey(rotationId));
     const [due] = (await derivedRows()).filter(({ table }) => table === "Rotations");
+    // The changed row does not match its signature.
     await raw("Rotations").updateEntity({ partitionKey: ROTATIONS, rowKey: row.rowKey!, status: "failed" }, "Merge");
     await fixture.walk();
     const { mended, unverified } = await newestWalk();

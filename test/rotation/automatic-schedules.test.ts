@@ -180,7 +180,8 @@ class Schedule {
       this.reached.count(cameDue ? "came due" : "did not come due");
       if (cameDue)
         expect([name, isDone || isExplained], JSON.stringify({ rotations, attention })).toEqual([name, true]);
-      // A gap is a time in which the vault secret (watched since `start`) held a value that did not sign in.
+      // A gap is a time in which the vault secret (watched since `start`) held a value that did not sign in. A value that expired
+      // while the rotation waited for a user is no fault of the rotation.
       expect(fixture.control.directory.gaps().filter((gap) => gap.appId === appId && gap.why !== "expired")).toEqual(
         [],
       );

@@ -54,7 +54,11 @@ export class SimulatedConsumers implements ConsumersOfSecrets {
     this.#world = world;
   }
 
-  /** Adds a consumer that uses the current version of a vault secret. */
+  /**
+   * Adds a consumer that uses the current version of a vault secret.
+   *
+   * @param rest - Members that differ from the defaults. A rotation refreshes the consumers with the lowest `blast` first.
+   */
   add(
     id: string,
     secretName: string,
@@ -82,6 +86,7 @@ export class SimulatedConsumers implements ConsumersOfSecrets {
       if (how !== "automatic" && how !== "blind") continue;
       if (this.#currentVersion(consumer).version === consumer.version) continue;
       const now = this.#world.clock.now().getTime();
+      // A rotation allows the consumer up to `slowestSeconds`.
       consumer.reloadsAt ??= now + (slowestSeconds * SECOND_MS) / 2;
       if (consumer.reloadsAt <= now) this.#loadCurrentVersion(consumer);
     }

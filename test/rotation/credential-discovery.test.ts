@@ -183,6 +183,7 @@ test(
   "a message that arrives twice, or while another worker has the run, does no harm",
   async () => {
     await removeLinks();
+    // Some call in the middle of the run.
     const steps: Steps = { taken: 0, crashAt: 40 };
     await startProcess(steps)
       .discover(caller)
@@ -211,6 +212,7 @@ test("a run that is longer than a message continues with the next one, and a cra
   let deliveries = 0;
   for (let current = run; current.status === "running"; deliveries++) {
     messages = [];
+    // Every third worker crashes at some call of its batch.
     const crash = deliveries % 3 === 1 ? { crashAt: 25 } : {};
     const isDone = await startProcess({ taken: 0, ...crash }, true, limits)
       .handle(message)

@@ -101,8 +101,6 @@ afterAll(async () => {
   storageClock.remove();
 });
 
-// Tests of rotations over HTTP, with a host process that is killed and another one that continues.
-
 test("the rotation endpoints validate requests, plan, start one rotation and cancel it", async () => {
   const rotate = (body: object) => admin("POST", `${base}/rotate`, body);
   expect((await rotate({})).status).toBe(400);

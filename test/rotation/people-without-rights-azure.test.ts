@@ -87,14 +87,14 @@ const TAGS: [what: string, planted: (app: App) => { tags?: Record<string, string
   ["only the application's ID", ({ appId }) => ({ tags: { note: appId } })],
 ];
 const tagCases = TAGS.flatMap(([what, planted]): Case[] => {
-  const isCertain = what !== "only the application's ID";
+  const namesCredential = what !== "only the application's ID";
   return [
     {
       what: `${what} on a secret with another value`,
       attempt: (app) => plant(app, { value: "of the stranger", ...planted(app) }),
       when: "plan",
       named: "uncertain",
-      waits: !isCertain,
+      waits: !namesCredential,
     },
     {
       what: `${what} on a secret that the service may not read`,
@@ -474,6 +474,7 @@ test.each(MESSAGE_CASES)("$what while the rotation is $status changes nothing", 
   const { row: before } = await fixture.world.run(rotationId, { until: (row) => row.status === status });
   await send(rotationId, app);
   const after = await fixture.rotations.get(rotationId);
+  // A rotation that is due may continue with the message, as with its own.
   if (Date.parse(before.dueAt) > fixture.world.clock.now().getTime()) expect(after).toEqual(before);
   expect(after.status).not.toBe("needsAttention");
   const { row } = await fixture.world.run(rotationId);
@@ -499,6 +500,7 @@ test("an automatic rotation is neither stopped nor delayed by attempts of every 
   expect((await fixture.policies.get(app.appId)).attention).toBeUndefined();
   const { rotationId } = (await fixture.rotationsOf(app.appId))[0]!;
   const { row } = await fixture.world.run(rotationId, { until: ({ needsConfirmation }) => needsConfirmation });
+  // The reasons are the copy, the connection with the old value, and the resource whose value can't be seen.
   expect([row.automatic, row.status, row.reasons.length]).toEqual([true, "overlapping", 3]);
   expectReplaced(app, webApp, row);
 });

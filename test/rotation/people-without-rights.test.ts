@@ -152,6 +152,7 @@ async function runWithUser(rotationId: string, app: App, planted: App): Promise<
     // The vault does not answer, so the version is unknown.
     .catch(() => undefined);
   await fixture.rotations.placeReviewed(app.appId);
+  // `placeReviewed` sets `placeConfirmedAt`, and the rotation's next step clears it: wait for the decision after that step.
   row = (
     await fixture.world.run(rotationId, {
       until: ({ placeConfirmedAt, needsConfirmation }) => placeConfirmedAt === undefined && needsConfirmation,
@@ -310,7 +311,7 @@ describe("a consumer that recovers after the plan", () => {
     await fixture.rotations.cancel(rotationId, BOSS);
     const { row } = await fixture.world.run(rotationId);
     expect([row.status, consumer.value === newValue]).toEqual(["cancelled", false]);
-    // The rollback waits until the consumer has had time to load the old value again.
+    // The rollback waits until the consumer has loaded the old value: after half of its slowest time of two hours.
     expect(Date.parse(row.endedAt!) - Date.parse(row.publications[0]!.restoredAt!)).toBeGreaterThan(50 * MINUTE_MS);
     expect(validKeyIds(app)).toEqual([app.keyId]);
   });

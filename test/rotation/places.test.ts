@@ -49,6 +49,7 @@ beforeEach(() => {
   resetFixture();
 });
 
+/** Opens a fixture on the next account. A campaign has more crashes than accounts, and so uses accounts again. */
 function resetFixture(): void {
   fixture = openMatchingFixture(live, azurite.connectionString(`places${accountIndex++ % 40}`));
 }
@@ -127,6 +128,7 @@ describe("a new place", () => {
     const { rotationId } = await startRotation(app, { overlapDays: 30 });
     const overlapping = await runUntil(rotationId, ({ status }) => status === "overlapping");
     expect(overlapping.consumers!.map(({ id }) => id)).toEqual(["web-first"]);
+    // A message before the rotation is due has no effect.
     await fixture.world.start().work(rotationId, "early");
     const confirmedAt = fixture.world.clock.now().getTime();
     await confirm(second);
@@ -439,6 +441,7 @@ describe("a compromised secret", () => {
     await expect(startRotation(app, { targets, updateKeyVaults: false })).rejects.toMatchObject({
       code: "invalidRequest",
     });
+    // The old secret is in use all the time, which does not delay the removal of a compromised secret.
     fixture.world.usage = { ...fixture.world.usage, lastSignIn: async () => fixture.world.clock.now() };
     const { rotationId } = await startRotation(app, { ...compromised, targets });
     await runUntil(rotationId, ({ status }) => status === "publishing");
@@ -478,6 +481,7 @@ test("a place that was unreadable during planning is reported and written when i
       [`${VAULT} planned`],
       [`${SECOND_VAULT} likely unreadable`],
     ]);
+    // The firewall stays closed until the rotation below waits.
     if (kind === "deny") fixture.control.clearFaults();
   }
   const { rotationId } = await startRotation(next);

@@ -141,6 +141,7 @@ export function plantedCompany(count: number): {
     if (index % 9 === 0) add({ name: `copy-${index}`, value: text }, { pair, keyName });
     if (index % 2 === 0) {
       const tags = { ProviderAddress: pair.resourceId, CredentialId: keyName, ValidityPeriodDays: "60" };
+      // "index + 7" is any other pair.
       add({ name: `decoy-${index}`, value: decoyOf(pair, planted[(index + 7) % count]!, index / 2), tags });
     }
   }

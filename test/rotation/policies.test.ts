@@ -544,6 +544,7 @@ describe("the maintenance window of a policy", () => {
   });
 
   test.each([
+    // A rotation needs a window that opens at least an hour before the secret expires.
     ["before it opens", 1, 72],
     ["soon after it opens", 1, 23.5],
   ])("a secret that expires %s is rotated before, with a note", async (_, expiresInDays, opensInHours) => {

@@ -190,6 +190,7 @@ describe.each(PROVEN.map((kind) => [kind.title, kind] as const))(
       keys.control.consumers.delayNewKeys(resource.id, 5 * MINUTE_MS);
       const violations = keys.recordViolations(resource);
       const row = await rotate(resource.request);
+      // The first 12 attempts are 5 seconds apart, the following ones a minute.
       expect([row.status, row.proof!.tries > 12]).toEqual(["completed", true]);
       await keys.expectInvariants(resource, row, violations);
     });
@@ -285,6 +286,7 @@ describe("a rotation does not start", () => {
     const [first] = places;
     const [inUse, other] = [keys.currentKey(id, "key1"), keys.currentKey(id, "key2")];
     for (const value of [other, inUse]) keys.control.putSecret(VAULT, { name: first!.secretName, value });
+    // A discovery has just compared the resource, so only the pinned consumer can stop the rotation.
     const since = keys.world.clock.now().toISOString();
     const comparison = { resourceId: id, since, hasUnread: false };
     await keys.world.tables().put(Comparisons, COMPARISONS, comparisonKey(id), comparison);
@@ -304,6 +306,7 @@ describe("a rotation does not start", () => {
 
   test("if a consumer has a literal copy of the other key, unless the request accepts that", async () => {
     const { id, places, request } = keys.addStorageAccount();
+    // A discovery has just compared the resource, so only the copy can stop the rotation.
     const since = keys.world.clock.now().toISOString();
     const comparison = { resourceId: id, since, hasUnread: false };
     await keys.world.tables().put(Comparisons, COMPARISONS, comparisonKey(id), comparison);

@@ -116,6 +116,7 @@ export async function openKeyWorld() {
       { vaultName: VAULT, secretName: `${name}-key` },
       { vaultName: SECOND_VAULT, secretName: `${name}-connection` },
     ];
+    // A rotation changes `CredentialId` to the name of the new key, and leaves `tier`, which only contains the name.
     const tags = { owner: "shop@acme.example", CredentialId: inUse, tier: `${inUse}-tier` };
     control.putSecret(VAULT, { name: places[0]!.secretName, value: key, tags });
     const inString = CONNECTION_STRINGS[kind.formats[0] ?? ""]?.(name, key) ?? key;

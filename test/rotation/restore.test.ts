@@ -88,6 +88,7 @@ const runToOverlap = (_app: App, rotationId: string) =>
   world.run(rotationId, { until: ({ status }) => status === "overlapping" });
 
 const runToRollback: Pick<Situation, "prepare" | "continueRotation"> = {
+  // The service refreshes `web-good` first, so the rollback must also give it the old value again.
   prepare: (consumers, place) => {
     consumers.add("web-good", place, "action", { blast: 1 });
     consumers.add("web-bad", place, "action", { blast: 2, refreshFault: "never takes it" });

@@ -55,8 +55,17 @@ afterEach(() => {
   world.cloud.control.directory.set({ writeGapMilliseconds: 0 });
 });
 
-/** The crash of a worker in its first step, just after the worker took the rotation's lease. */
+/**
+ * The crash of a worker in its first step, just after the worker took the rotation's lease: its calls 1 and 2 read the rotation and
+ * write the lease.
+ */
 const CRASH_AFTER_LEASE = { callNumber: 3, crashKind: "before" } as const;
+
+/** Entra allows an application with this audience only two client secrets. */
+const TWO_SECRETS_AUDIENCE = "AzureADandPersonalMicrosoftAccount";
+
+/** Longer than the 10 minutes in which a new secret must sign in reliably. */
+const TOO_LATE_SECONDS = 3600;
 
 type App = ReturnType<World["addApplication"]>;
 const control = () => world.cloud.control;
@@ -251,6 +260,7 @@ test("duplicate messages to two workers at once repeat no step", async () => {
 test("a value is published only after repeated successful sign-ins", async () => {
   control().directory.set({ readLagSeconds: 300, writesLag: true, signInDelaySeconds: 90, flappingSeconds: 600 });
   const app = world.addApplication(newAppName());
+  // Longer than the read lag: every replica lists the application and its old secret.
   world.advanceClock(10 * MINUTE_MS);
   const row = await world.rotate(app.request);
   expect(row.status).toBe("completed");
@@ -259,7 +269,7 @@ test("a value is published only after repeated successful sign-ins", async () =>
 });
 
 test("a new secret that never signs in is removed", async () => {
-  control().directory.set({ signInDelaySeconds: 86_400 });
+  control().directory.set({ signInDelaySeconds: TOO_LATE_SECONDS });
   const app = world.addApplication(newAppName());
   const row = await world.rotate(app.request);
   expect(row).toMatchObject({ status: "failed", failure: { code: "notProven" } });
@@ -321,6 +331,7 @@ test("an old secret that a consumer still uses is not removed automatically", as
   consumers.add("web-late", app.places[0]!, "willBreak");
   // A plan that includes a consumer with `willBreak` is rejected, so this request includes no consumer.
   app.request.includeResources = [];
+  // The new secret must outlive the 13 months of this test, because an old secret is not removed without a valid new one.
   app.request.expiryDays = 730;
   const { rotationId } = await runToOverlap(app);
   // The old secret stays valid for 900 days, so for the 13 months of this test only the consumer delays its removal.
@@ -457,6 +468,7 @@ test("a delayed request that adds a secret after the cancellation leaves no secr
   await delayedCall!();
   const { row } = await world.run(rotationId);
   expect(row.status).toBe("cancelled");
+  // The list includes removed secrets: the delayed call did add one.
   expect(control().directory.secrets(app.appId)).toHaveLength(2);
   await expectOldSecretRestored(app, row);
 });
@@ -466,7 +478,7 @@ test("an application with the maximum of two secrets is rejected with both key I
     { name: "old", expiresInDays: 20 },
     { name: "second", expiresInDays: 200 },
   ];
-  const app = world.addApplication(newAppName(), { secrets, audience: "AzureADandPersonalMicrosoftAccount" });
+  const app = world.addApplication(newAppName(), { secrets, audience: TWO_SECRETS_AUDIENCE });
   await expect(world.start().begin(app.request, BOSS)).rejects.toMatchObject({
     code: "noRoomForSecret",
     members: { keyIds: expect.arrayContaining(validKeyIds(app)) },
@@ -474,7 +486,7 @@ test("an application with the maximum of two secrets is rejected with both key I
 });
 
 test("a rotation fails at once if the directory allows no further secret", async () => {
-  const app = world.addApplication(newAppName(), { audience: "AzureADandPersonalMicrosoftAccount" });
+  const app = world.addApplication(newAppName(), { audience: TWO_SECRETS_AUDIENCE });
   const rotationId = await startRotation(app);
   const started = world.clock.now().getTime();
   control().directory.addSecret(app.appId, { name: "of a colleague", expiresInDays: 90 });
@@ -505,6 +517,7 @@ test("a forced finish does not remove the old secret if the new one is gone, alt
   const app = world.addApplication(newAppName(), { secrets });
   const { rotationId, newKeyId } = await runToOverlap(app);
   control().directory.removeSecret(app.appId, newKeyId!);
+  // The place has the old value again, so its consumers still need the old secret.
   control().putSecret(VAULT, { name: app.places[0]!, value: app.oldValue });
   await world.start().finish(rotationId, true, BOSS);
   const { row } = await world.run(rotationId);
@@ -568,7 +581,7 @@ test("consumers that can't be read keep the old secret until a user finishes the
 test("a failed rotation does not remove the only valid client secret", async () => {
   const app = world.addApplication(newAppName());
   control().directory.expireSecret(app.appId, app.keyId, -1);
-  control().directory.set({ signInDelaySeconds: 3600 });
+  control().directory.set({ signInDelaySeconds: TOO_LATE_SECONDS });
   const row = await world.rotate(app.request);
   expect(row).toMatchObject({ status: "failed", failure: { code: "notProven" } });
   expect(row.notes).toEqual([expect.stringMatching(`${row.newKeyId} was not removed: .* no other client secret`)]);
@@ -606,7 +619,7 @@ test("an expired secret is removed only if the request allows it", async () => {
     { name: "old", expiresInDays: 20 },
     { name: "expired", expiresInDays: -20 },
   ];
-  const app = world.addApplication(newAppName(), { secrets, audience: "AzureADandPersonalMicrosoftAccount" });
+  const app = world.addApplication(newAppName(), { secrets, audience: TWO_SECRETS_AUDIENCE });
   await expect(world.start().begin(app.request, BOSS)).rejects.toEqual(rejection("noRoomForSecret", /removeExpired/));
   app.request.removeExpired = true;
   const row = await world.rotate(app.request);
@@ -653,6 +666,7 @@ test("a plan accepts IDs in upper case and is rejected during a rotation", async
 test("a secret whose response was lost is removed although the directory lists it late", async () => {
   control().directory.set({ readLagSeconds: 280, writesLag: true });
   const app = world.addApplication(newAppName());
+  // Longer than the read lag: every replica lists the application.
   world.advanceClock(10 * MINUTE_MS);
   control().addFault({ match: { operation: "graph.addPassword" }, action: { kind: "loseAnswer" }, times: 2 });
   const row = await world.rotate(app.request);
@@ -695,7 +709,7 @@ test("a directory that denies access fails the rotation without a change", async
 });
 
 test("a secret whose response was lost is removed if it occupies the last slot", async () => {
-  const app = world.addApplication(newAppName(), { audience: "AzureADandPersonalMicrosoftAccount" });
+  const app = world.addApplication(newAppName(), { audience: TWO_SECRETS_AUDIENCE });
   // No replica lists the lost secret before the rotation requests the next one.
   let listsNewSecrets = false;
   let additions = 0;
@@ -900,6 +914,7 @@ describe("a removal of the old secret that was interrupted", () => {
   test("can be cancelled while the directory lists the secret, once no late request can remove it", async () => {
     const { app, rotationId } = await interruptRemoval();
     await expect(world.start().cancel(rotationId, BOSS)).rejects.toEqual(rejection("conflict"));
+    // A request to remove the secret has no effect after two minutes.
     world.advanceClock(2 * MINUTE_MS);
     await world.start().cancel(rotationId, BOSS);
     const { row } = await world.run(rotationId);
@@ -981,6 +996,7 @@ test("a worker that needs the directory lease waits about as long as the lease i
     });
   };
   const retryAfter = (seconds: number) => expect.objectContaining({ name: "ContinueLater", seconds });
+  // A released lease can be taken after 2 seconds. A lease that a worker has can be taken after 5 minutes: the worker crashed.
   await changeApplication("first", 5 * MINUTE_MS);
   await expect(changeApplication("too early", 0)).rejects.toEqual(retryAfter(2));
   await expect(changeApplication("too early", 1_999)).rejects.toEqual(retryAfter(2));
@@ -1192,6 +1208,7 @@ test("a sign-in with the old secret delays its removal for 24 hours", async () =
   const app = world.addApplication(newAppName());
   const value = control().secretValue(VAULT, app.places[0]!)!;
   const { rotationId } = await runToOverlap(app);
+  // Two hours before the overlap ends.
   world.advanceClock(7 * DAY_MS - 2 * HOUR_MS);
   const { kind } = await createSignInProof(world.config)(app.appId, value, world.cloud.app.tenantId);
   expect(kind).toBe("accepted");
@@ -1202,6 +1219,7 @@ test("a sign-in with the old secret delays its removal for 24 hours", async () =
     expect.stringMatching(`^The old secret ${app.keyId} signed in at ${timePattern}, less than 24 hours ago\\.$`),
   ]);
 
+  // Meanwhile the 24 hours pass. Without logs, there may be later sign-ins.
   const fault = control().addFault({ match: { operation: "loganalytics.query" }, action: { kind: "deny" } });
   const unread = await runUntil(rotationId, ({ reasons }) => !reasons.some((one) => one.includes("signed in")));
   expect(unread.reasons).toEqual([

@@ -129,10 +129,40 @@ test("a secret with 40 consumers gets a new value", async () => {
   );
 });
 
+/**
+ * A write without a response is repeated. If the first write takes effect after the second one, the secret gets another version
+ * with the same value.
+ */
+test.each<[string, (row: RotationRecord) => boolean, boolean]>([
+  ["before a consumer is refreshed", ({ publications }) => publications[0]!.state === "written", false],
+  ["after a consumer was refreshed", ({ consumers }) => consumers!.some(({ state }) => state === "acted"), false],
+  ["while consumers reload the secret", ({ status }) => status === "overlapping", false],
+  ["before consumers are restored", ({ publications }) => publications[0]!.state === "restored", true],
+])("a delayed write that takes effect %s changes no outcome", async (_, isMoment, isCancelled) => {
+  const request = createSecretRequest();
+  const { secretName } = request.secret;
+  consumers.add("web-refreshed", secretName, "action");
+  consumers.add("web-reloading", secretName, "automatic");
+  const rotationId = await startRotation(request);
+  if (isCancelled) {
+    await world.run(rotationId, { until: ({ status }) => status === "overlapping" });
+    await world.start().cancel(rotationId, BOSS);
+  }
+  expect(isMoment((await world.run(rotationId, { until: isMoment })).row)).toBe(true);
+  const { tags = {} } = control()
+    .items(VAULT, "secrets")
+    .find(({ name }) => name === secretName)!;
+  control().putSecret(VAULT, { name: secretName, value: storedValue(request)!, tags });
+  const { row } = await world.run(rotationId, { until: ({ needsConfirmation }) => needsConfirmation });
+  const outcome = { status: isCancelled ? "cancelled" : "completed", needsConfirmation: false };
+  expect(row, row.reasons?.join(" ")).toMatchObject(outcome);
+  expectNoConsumerBroken(request, row);
+});
+
 const REFRESH_FAULTS: RefreshFault[] = ["denied", "never takes it", "says it can't", "throttled"];
 /**
- * Each refreshable consumer fails once in a campaign. The normal suite has one that rejects the refresh and one that can't
- * read.
+ * Each refreshable consumer fails once in a campaign. The normal suite has one that rejects the refresh (16: "denied") and one
+ * that can't read (18: "says it can't").
  */
 const FAILING_CONSUMERS = Array.from({ length: 20 }, (_, index) => ({
   id: `action-${index}`,

@@ -95,11 +95,12 @@ export class World {
   readonly calls: string[] = [];
   /** Requests to update the inventory: the changed applications, and the names of the changed vaults, oldest first. */
   readonly inventoryUpdates: (ChangedApplication | string)[] = [];
-  /** Whether requests to update the inventory fail: with an error of this class. */
+  /** Whether requests to update the inventory fail. "rowUnreadable": because its row can't be read, which stops no rotation. */
   inventoryFails: boolean | "rowUnreadable" = false;
   /** Whether the queue rejects messages. */
   queueFails = false;
   readonly #connectionString: string;
+  /** How far the clock was ahead at the last write of each row, by row key. */
   readonly #writtenAt = new Map<string, number>();
   /** Runs after each table transaction. A test can read the store at every step here. */
   afterWrite: () => Promise<void> = async () => {};
@@ -280,7 +281,7 @@ export class World {
     const vault = createServiceKeyVault({ config: this.config, identity: createIdentity(this.config), log: this.log })!;
     this.#keys ??= keyVaultRowKeys(vault, systemRandomness());
     const tables = createTables({ connectionString: this.#connectionString }, { log: this.log, keys: this.#keys });
-    // How far the clock was ahead at the write of each row. The row's age includes only the time that was skipped after it.
+    // The age of a row includes only the time that was skipped after its last write.
     const recordWriteTime = (...rowKeys: string[]) => {
       for (const key of rowKeys) this.#writtenAt.set(key, this.#clockOffsetMs);
     };

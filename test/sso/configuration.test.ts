@@ -99,6 +99,7 @@ describe("the configuration", () => {
       problemOf(configure({ autoCreateUsers: true })),
       problemOf(configure({ defaultRole: null }, otherInstance)),
     ]);
+    // Both succeed if one starts after the other has ended.
     expect(results.filter((code) => code === "none").length).toBeGreaterThan(0);
     for (const code of results) expect(["none", "conflict"]).toContain(code);
   });
@@ -151,6 +152,7 @@ describe("the configuration", () => {
     [{ oidcIssuer: "https://login.microsoftonline.com/organizations/v2.0" }, /tenant/],
     [{ oidcIssuer: "https://login.microsoftonline.com/{tenantid}/v2.0" }, /tenant/],
     [{ oidcIssuer: "https://login.microsoftonline.us/acme.example/v2.0" }, /tenant/],
+    // The tenant of all personal Microsoft accounts.
     [{ oidcIssuer: "https://login.microsoftonline.com/9188040d-6c67-4c5b-b112-36a304b66dad/v2.0" }, /tenant/],
     [{ oidcIssuer: "https://accounts.google.com", autoCreateUsers: true }, /allowedEmailDomains/],
     [{ oidcIssuer: "https://accounts.google.com/", autoCreateUsers: true }, /allowedEmailDomains/],
@@ -282,6 +284,7 @@ describe("a client secret", () => {
     await configure({ oidcClientSecretExpiresOn: new Date(Date.now() + 40 * 24 * HOUR_MS).toISOString() });
     expect(await expiringSoon()).toEqual([]);
     await configure({ oidcClientSecretExpiresOn: expiresOn });
+    // Enters the client secret again without a date. The old date no longer applies.
     await deployment.configure(instance);
     expect(await expiringSoon()).toEqual([]);
     expect(await instance.sso.configuration()).toMatchObject({ oidcClientSecretExpiresOn: null });

@@ -26,6 +26,7 @@ beforeAll(async () => {
   service.hosts.splice(2, 1);
   const { issuer, clientId, clientSecret } = service.cloud.oidc;
   settings = {
+    // The API accepts snake_case too.
     is_enabled: true,
     oidcIssuer: issuer,
     oidcClientId: clientId,

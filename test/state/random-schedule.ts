@@ -83,7 +83,7 @@ export async function runSchedule(environment: Environment, seed: number): Promi
   const scannedVaults = new Set<string>();
   const vaults = ["a", "b"].map((name) => ({
     name: `kv-${environment.tag}-${name}`,
-    /** Number of secrets. */
+    /** Number of secrets. 60 need more than one transaction, because each has two rows in a partition. */
     size: random() < 0.2 ? 60 : 3 + below(4),
     /** Undefined if the vault does not exist now. */
     subscription: undefined as string | undefined,

@@ -100,6 +100,7 @@ describe("a row", () => {
     }
   });
 
+  // A column holds 32,000 characters, so longer texts are split. At 32,001, a split there would halve the emoji.
   test.each([31_998, 31_999, 32_000, 32_001, 64_000, 100_000])("stores a text of %i characters", async (length) => {
     const name = `${"é".repeat(length - 2)}😀`;
     const list = ["x".repeat(length)];
@@ -110,7 +111,9 @@ describe("a row", () => {
     expect(read?.list?.[0] === list[0]).toBe(true);
   });
 
+  // A column holds 65,536 bytes, so more bytes are split.
   test.each([65_535, 65_536, 65_537, 200_000])("stores %i bytes", async (length) => {
+    // 251 is a prime, so that the pieces differ.
     const bytes = Uint8Array.from({ length }, (_, i) => i % 251);
     await tables.put(Thing, partitionKey, "r", { name: "n", bytes });
     expect(new Uint8Array((await tables.get(Thing, partitionKey, "r"))!.bytes!)).toEqual(bytes);
@@ -166,7 +169,7 @@ describe("a row", () => {
 
   test("of exactly one mebibyte by the documented formula is accepted", async () => {
     // The formula: 4 + 2 * characters of both keys + for each piece of the text 8 + 2 * characters of its name + 4 + 2 * its
-    // length.
+    // length. The names of pieces 10 to 16 are one character longer: 7 in total.
     const pieces = 17;
     const frame = 4 + 2 * (partitionKey.length + 1) + pieces * (8 + 4) + 2 * (4 + (pieces - 1) * "name__1".length + 7);
     const length = Math.floor((1024 * 1024 - frame) / 2);
@@ -339,12 +342,13 @@ describe("write", () => {
 
   test("leaves room for the reserved operations and bytes of each transaction", async () => {
     const rows = numberedKeys(9).map((rowKey) => put(Thing, rowKey, { name: "x".repeat(450_000) }));
-    // The first operation of the first transaction.
+    // The caller sends it at the start of each transaction. The batches leave room for it, but don't contain it.
     const lead = [put(Thing, "lead", { name: "x".repeat(450_000) })];
     const sizes = async (reserved: { operations?: number; bytes: number }, operations = rows) =>
       (await tables.batches("Things", partitionKey, operations, { lead, ...reserved })).map((batch) => batch.length);
     expect(await sizes({ bytes: 0 })).toEqual([8, 1]);
     expect(await sizes({ bytes: 1_500_000 })).toEqual([4, 4, 1]);
+    // No row fits beside the reserved bytes: the first batch is empty, and each row has a batch of its own.
     expect(await sizes({ bytes: 3_500_000 })).toEqual([0, 1, 1, 1, 1, 1, 1, 1, 1, 1]);
     const small = numberedKeys(100).map((rowKey) => put(Thing, rowKey, { name: rowKey }));
     expect(await sizes({ operations: 2, bytes: 0 }, small)).toEqual([97, 3]);
@@ -393,6 +397,7 @@ describe("write", () => {
       "claim lost",
     );
     expect(proxy.requests).toHaveLength(2);
+    // Three transactions of 100 operations, and the one operation that no longer fitted into the third.
     expect(readOperations).toBeLessThanOrEqual(301);
   });
 
@@ -460,6 +465,7 @@ describe("pages", () => {
     expect(found.flat()).toEqual(rowKeys);
     proxy.requests.length = 0;
     expect(await rowKeysByPage(tables.pages(Thing, { partitionKey, from: "z" }))).toEqual([]);
+    // The empty page that the proxy inserts, and the real one.
     expect(proxy.requests).toHaveLength(2);
   });
 

@@ -3,6 +3,7 @@ import { TableClient } from "@azure/data-tables";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import * as z from "zod";
 import { entity } from "../../shared/platform/storage/entity.ts";
+import { MAX_ATTEMPTS } from "../../shared/platform/storage/limits.ts";
 import { createQueues } from "../../shared/platform/storage/queues.ts";
 import { UNUSED_POLICIES } from "../../shared/platform/storage/table-clients.ts";
 import {
@@ -62,7 +63,7 @@ afterAll(async () => {
 });
 
 let partitions = 0;
-/** Returns a new partition whose next write, single or in a transaction, encounters the fault. */
+/** Returns a new partition. The first `times` attempts to write to it, single or in a transaction, encounter the fault. */
 function partitionWithFault(fault: Fault, times = 1): string {
   // Ends with "-end", so that no name of a partition is the start of another one, as `partition-1` would be of `partition-10`.
   const partition = `partition-${++partitions}-end`;
@@ -197,7 +198,7 @@ describe("the outcome of a write", () => {
   test.concurrent.each<Fault>(["LostAnswer", "CutAnswer", "ShortAnswer", "InternalErrorApplied", "ServerBusyApplied"])(
     "is unclear if %s persists until the last attempt",
     async (fault) => {
-      const partitionKey = partitionWithFault(fault, 5);
+      const partitionKey = partitionWithFault(fault, MAX_ATTEMPTS);
       const error = await tables
         .transaction("Things", partitionKey, [put(Thing, "r", { name: "n" })])
         .catch((reason: unknown) => reason);

@@ -54,6 +54,7 @@ const IGNORED: { table: string; columns: Record<string, string>; upTo: EarlierBu
     line: "Rotations of keys of Azure resources that have not ended: 1.",
   },
   { table: "IdempotencyKeys", columns: { state: "completed" }, upTo: "6da79ba2", line: "Idempotency keys: 1." },
+  // The row which remembers that the first administrator's password was set (`BootstrapMarker`).
   {
     table: "Users",
     columns: { exchangedAt: "2026-11-27" },

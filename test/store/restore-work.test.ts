@@ -17,7 +17,7 @@ import { copyAccount, newFolder, openExistingTables, restoreAccount, withHookAft
 // the restored tables.
 
 const REGION = "eu-west-1";
-/** Longer than a lease, so that another worker takes over. */
+/** Longer than a lease of a sync record (6 minutes), so that another worker takes over. */
 const TAKEOVER_MS = 7 * MINUTE_MS;
 
 const ALERT_ACCOUNTS = Array.from({ length: 40 }, (_, index) => `alerts${index + 1}`);
@@ -117,7 +117,7 @@ test.each(["keyvault", "secretsmanager"])(
       const copied = `copied after step ${crashAt}`;
       expect([copied, sync.countWrites() - written]).toEqual([copied, 0]);
       expect(sync.valueOf(record.targetName), copied).toBe("value-three");
-      // The timer runs a record that was not due in the copy by its schedule.
+      // A record that was not due in the copy runs again at its next scheduled time.
       await fixture.makeDue(record);
       const after = await fixture.runAndGet(record.recordId);
       expect([copied, after.state, sync.countWrites() - written]).toEqual([copied, "inSync", 0]);
@@ -163,6 +163,8 @@ test("a scan that completed continues if the store is restored from a copy of an
 
     const restarted = createScanFixture(connectionString);
     restarted.cloud.listedEntries = { secrets: [{ name: "added after the copy" }] };
+    // After 61 seconds, a claim of a crashed worker has expired. The watch sends the lost message of a scan that is queued after 10
+    // minutes, and that of a vault after 11: on one of the two later passes.
     for (const passed of [61 * SECOND_MS, TAKEOVER_MS, 11 * MINUTE_MS]) {
       await storage.move(passed);
       await restarted.syncClock();

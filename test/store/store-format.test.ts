@@ -7,6 +7,7 @@ import { EVALUATION_QUEUE } from "../../shared/alerts/delivery.ts";
 import { entity } from "../../shared/platform/storage/entity.ts";
 import { STORE_FORMAT } from "../../shared/platform/storage/store-format.ts";
 import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
+import type { EarlierBuild } from "../../shared/store/rollback-losses.ts";
 import { Service } from "../support/service.ts";
 import { COMMANDS, COMPILE_CACHE } from "../support/test-app.ts";
 
@@ -14,6 +15,9 @@ import { COMMANDS, COMPILE_CACHE } from "../support/test-app.ts";
 
 const Format = entity("Settings", z.object({ format: z.int() }), { signed: "withKeyVault" });
 const Unsigned = entity("Settings", z.object({ format: z.int() }));
+
+/** One of the earlier builds for which a store can be prepared. Each of them would do. */
+const EARLIER_BUILD: EarlierBuild = "6da79ba2";
 
 let service: Service;
 const connection = () => ({ connectionString: service.azurite.connectionString() });
@@ -86,8 +90,8 @@ test("requests, timers and messages fail on a store of a newer build, and the er
   await host.waitForLine((line) => line.includes("Executed 'Functions.") && line.includes("Failed"));
   expect(host.lines.join("\n")).toContain(command);
 
-  // The commands of this build don't touch the store either. `--to` names the commit of the earlier build.
-  for (const args of [["prepare-rollback", "--to", "f8ec7568"], ["held"]])
+  // The commands of this build don't touch the store either.
+  for (const args of [["prepare-rollback", "--to", EARLIER_BUILD], ["held"]])
     expect(await runCommand(...args)).toMatchObject({ code: 1, err: expect.stringContaining("newer version") });
   const changed = await run("user", "create", "--username", "late", "--generate");
   expect(changed).toMatchObject({ code: 1, err: expect.stringContaining("newer version") });
@@ -102,8 +106,8 @@ test("requests, timers and messages fail on a store of a newer build, and the er
 });
 
 test("the preparation for a rollback removes the format, so that an earlier build can write its own", async () => {
-  expect(await runCommand("prepare-rollback", "--to", "6da79ba2", "--dry-run")).toMatchObject({ code: 0 });
+  expect(await runCommand("prepare-rollback", "--to", EARLIER_BUILD, "--dry-run")).toMatchObject({ code: 0 });
   expect(await storedFormat()).toBe(STORE_FORMAT);
-  expect(await runCommand("prepare-rollback", "--to", "6da79ba2")).toMatchObject({ code: 0 });
+  expect(await runCommand("prepare-rollback", "--to", EARLIER_BUILD)).toMatchObject({ code: 0 });
   expect(await storedFormat()).toBeUndefined();
 });

@@ -23,8 +23,8 @@ export interface DaysOptions {
   vaults: number;
   kills: readonly Kill[];
   /**
-   * Days on which a scan runs before the evaluation. Before each of these scans, every fiftieth secret or key gets a new expiry
-   * date.
+   * Days on which a scan runs before the evaluation. Before each of these scans, every fiftieth asset that is no certificate
+   * gets a new expiry date.
    */
   scans: readonly number[];
   thresholds: { immediate: number[]; digest: number[]; webhook: number[] };
@@ -212,8 +212,10 @@ async function createRules(
   return ids;
 }
 
-/** Sets the expiry date of every fiftieth asset except certificates to 40 days ahead. The names stay the same. Returns
- * the number of assets. */
+/**
+ * Sets the expiry date of every fiftieth asset except certificates to 40.5 days ahead, halfway between two evaluations. Returns
+ * the number of these assets.
+ */
 async function renew(
   { control }: KillableApp,
   options: DaysOptions,

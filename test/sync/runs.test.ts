@@ -359,6 +359,7 @@ describe("a failure", () => {
 });
 
 test("a value that is too large for the target is rejected", async () => {
+  // One byte more than Key Vault allows.
   const record = await fixture.createRecord({ sourceSecret: fixture.putSourceSecret("x".repeat(25_601)) });
   expect(await fixture.runAndGet(record.recordId)).toMatchObject({ failure: { code: "tooLarge", side: "target" } });
 });
@@ -371,6 +372,7 @@ test("a due record gets one message, and another one if it had no effect", async
   await fixture.sync.sendDueRecords();
   expect(messagesOfRecord()).toHaveLength(1);
   fixture.messages.splice(0);
+  // Longer than the 30 minutes after which a message counts as lost.
   await fixture.passTime(HOUR_MS);
   await fixture.sync.sendDueRecords();
   expect(messagesOfRecord()).toHaveLength(1);

@@ -96,6 +96,7 @@ const environment: Record<string, string> = {
   BOOTSTRAP_ADMIN_PASSWORD: ADMIN.password,
   RATE_LIMIT_PER_MINUTE: "0",
   RATE_LIMIT_PER_HOUR: "0",
+  // Once a year, so that only the requested scans run.
   DELTA_SCAN_SCHEDULE: "0 0 0 1 1 *",
   FULL_SCAN_SCHEDULE: "0 0 0 1 1 *",
   SCHEDULE_JITTER_SECONDS: "0",

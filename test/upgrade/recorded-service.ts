@@ -61,6 +61,7 @@ export async function startRecorded(
       AzureWebJobsStorage: azurite.connectionString(),
       RATE_LIMIT_PER_MINUTE: "0",
       RATE_LIMIT_PER_HOUR: "0",
+      // Once a year, so that only the requested scans run.
       DELTA_SCAN_SCHEDULE: "0 0 0 1 1 *",
       FULL_SCAN_SCHEDULE: "0 0 0 1 1 *",
       SCHEDULE_JITTER_SECONDS: "0",

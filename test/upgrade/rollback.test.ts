@@ -69,6 +69,7 @@ describe.skipIf(skipWithout("history")).each(EARLIER_BUILDS)("the build %s on a 
   let host: RunningHost;
   let token: string;
 
+  // `--inspect-modules` also adds the route that runs a timer.
   const startEarlierHost = () =>
     runHost({ app, env: service.environment, args: ["--no-schedules", "--inspect-modules"] });
   const send = async (method: string, route: string, body?: object) => {

@@ -176,9 +176,11 @@ async function expectedResults(service: Service): Promise<Record<string, string>
     "filter a list": `${secrets.length} enabled secrets`,
     "read one asset and the score": `${first.id} ${first.status} ${score.history.length}`,
     "create a rule": "201 Conformance <language> false",
+    // A change to 14 days, then one with the outdated ETag.
     "change it with an ETag": "14 412 preconditionFailed",
     "delete it": "true 404 notFound",
     "preview a change": "200 200",
+    // The lines of the CSV file with its heading, and the start of the PDF file.
     "export files": `${assets.length + 1} %PDF`,
     "handle errors": "notFound invalidRequest query.limit",
   };

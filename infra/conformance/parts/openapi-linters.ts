@@ -76,6 +76,7 @@ const findings = (program: string, args: string[]): Promise<string> =>
       { maxBuffer: 50_000_000, env: { ...process.env, REDOCLY_TELEMETRY: "off" } },
       (_, out, err) => {
         try {
+          // No output counts as no finding. A linter that never prints one fails the case with the broken description.
           const output = JSON.parse(out || "[]");
           // Spectral prints an array of findings with their `code`, Redocly an object with `problems`.
           const rules: string[] = (output.problems ?? output).map(

@@ -100,6 +100,7 @@ export const part: Part = {
         () => validate("protocol", request.replace(/AuthnRequest /, 'AuthnRequest ForceAuthn="{ForceAuthn}" ')),
       );
       yield await runCase("AuthnRequest: signature and members", `${ORIGIN}/auth/sso/callback`, async () => {
+        // Fails if the request is not signed correctly.
         const { acs } = await idp("request", { query });
         return acs;
       });

@@ -14,7 +14,7 @@ import { pythonEnvironment } from "../python.ts";
 const MAX_EXAMPLES = "8";
 
 /** Maximum length of the reason of a failure, in characters. */
-const MAX_WORDS = 200;
+const MAX_REASON_LENGTH = 200;
 
 /** Each check that Schemathesis makes of an answer, as a case of its own. */
 const CHECKS = {
@@ -133,8 +133,8 @@ async function summary(report: string): Promise<Run> {
     for (const { name, status, failure_info: info } of Object.values(checks).flat()) {
       if (status !== "failure") continue;
       const reasons = failures.get(name) ?? new Set();
-      const words = (info?.failure?.message ?? "").split("\n").filter(Boolean).slice(0, 2).join(" ");
-      failures.set(name, reasons.add(`${label}: ${words.slice(0, MAX_WORDS)}`));
+      const reason = (info?.failure?.message ?? "").split("\n").filter(Boolean).slice(0, 2).join(" ");
+      failures.set(name, reasons.add(`${label}: ${reason.slice(0, MAX_REASON_LENGTH)}`));
     }
   }
   return {

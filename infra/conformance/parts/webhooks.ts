@@ -69,6 +69,7 @@ export const part: Part = {
       yield await runSignatureCase("another message id", noMatch, () =>
         verify(webhookSecret, { ...alert, headers: { ...alert.headers, "webhook-id": "another" } }),
       );
+      // Standard Webhooks accepts a difference of five minutes.
       yield await runSignatureCase("the time is six minutes ago", /^error: .*timestamp too old/, () => {
         const time = String(Number(alert.headers["webhook-timestamp"]) - 360);
         return verify(webhookSecret, { ...alert, headers: { ...alert.headers, "webhook-timestamp": time } });

@@ -96,6 +96,7 @@ describe("a timer", () => {
     const host = await startHost(await createDataFolder(), {}, ["--inspect-modules"]);
     const answer = await fetch(`${host.url}/__host/timers/retried`, { method: "POST" });
     expect(await answer.json()).toEqual({ succeeded: false });
+    // The first run, and the two retries of the fixture app's policy.
     expect(await host.waitForReports("retried", 3)).toEqual([0, 1, 2]);
   });
 

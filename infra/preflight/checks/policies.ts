@@ -43,7 +43,7 @@ export async function checkPolicies(context: Context): Promise<CheckResult> {
 function findingsOf(context: Context, policy: AssignedPolicy, scope: string): Finding[] {
   const effect = effectOf(policy);
   if (effect === "deployifnotexists") return zoneGroupFindings(context, policy);
-  // Other effects change, report or complete resources.
+  // Other effects change, report or complete resources. An effect that preflight can't evaluate (undefined) may be `deny`.
   if (effect !== "deny" && effect !== undefined) return [];
   const { denied, unclear } = denialsOf(policy, context.plan, scope);
   const assignmentName = policy.assignment.properties.displayName ?? policy.assignment.name;

@@ -7,6 +7,9 @@ import { type CheckResult, counted, type Finding, listOf } from "../finding.ts";
 import type { PlannedResource } from "../plan.ts";
 import { isPermitted } from "./permissions.ts";
 
+/** Provider of the delegation of the app's subnet. The templates create no resource of it. */
+const DELEGATION_NAMESPACE = "Microsoft.App";
+
 const Provider = z.object({
   namespace: z.string(),
   registrationState: z.string(),
@@ -52,7 +55,7 @@ async function unregistered(
   // Bicep registers the providers of the resources that it creates, if the person may. Nothing registers that of a delegation.
   const isRegisteredByBicep =
     context.language === "bicep" &&
-    namespace !== "Microsoft.App" &&
+    namespace !== DELEGATION_NAMESPACE &&
     (await isPermitted(context, `/subscriptions/${subscription}`, `${namespace}/register/action`));
   return {
     code: "provider.notRegistered",

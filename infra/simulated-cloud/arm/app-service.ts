@@ -79,10 +79,11 @@ export class AppService {
       if (site === undefined) this.#running.delete(id);
       else {
         // All due fetches return the result of the first, because settings and vaults did not change in between.
-        const nextFetchAt = running.fetchedAt + DAY_MS;
+        const { fetchedAt } = running;
         this.#fetch(site, running);
-        running.fetchedAt += days * DAY_MS;
-        this.#start(site, running, nextFetchAt);
+        // The following fetches count from the last one that was due, not from now.
+        running.fetchedAt = fetchedAt + days * DAY_MS;
+        this.#start(site, running, fetchedAt + DAY_MS);
       }
     }
   }

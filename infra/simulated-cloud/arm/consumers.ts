@@ -209,6 +209,7 @@ export class ConsumersControl {
   regenerateKey(id: string, key: string): void {
     const resource = this.#resource(id);
     if (this.#parts.keys.current(resource)[key] === undefined) throw new Error(`The resource has no key ${key}`);
+    // Ends a regeneration of the service first, because one resource can have only one, and then this one, without its delay.
     this.#parts.keys.finish(resource);
     this.#parts.keys.regenerate(resource, key, { by: "another client", requestId: "control API" });
     this.#parts.keys.finish(resource);

@@ -62,6 +62,7 @@ const authorizationRules = (type: string, documentation: string): KeyKind => ({
   format: BASE64_32,
   body: ({ resource: { id, name }, keys }) => {
     const [, , , , , , , , namespace, ...below] = id.split("/");
+    // `below` is `authorizationRules/NAME`, after `queues/ENTITY` or the like for the rule of an entity.
     const entity = below.length > 2 ? `;EntityPath=${below[1]}` : "";
     const connectionString = (key: string) =>
       `Endpoint=sb://${namespace}.servicebus.windows.net/;SharedAccessKeyName=${name};SharedAccessKey=${key}${entity}`;

@@ -225,6 +225,7 @@ function messagingRefusal(
   if (token.host !== request.host || (token.entity !== "" && token.entity !== entity)) {
     return messagingError(401, "", "InvalidAudience: The token is for another resource.");
   }
+  // The rule can be one of the namespace or of the entity. Both can have the same name, so the signature decides.
   const owners = [id, ...["queues", "topics", "eventhubs"].map((collection) => `${id}/${collection}/${entity}`)];
   const found = owners.flatMap((owner) => ruleOf(`${owner}/authorizationRules/${token.rule}`) ?? []);
   const signer = found.find(({ keys }) => token.isSignedBy(keys));
@@ -246,6 +247,7 @@ const messagingAnswer =
       : messagingError(400, "", "The api-version is missing or not supported.");
   };
 
+/** A HEAD of a connection proves the key with 404: the connection does not exist, but the token was accepted. */
 const realtimeAnswer =
   (versions: readonly string[]) =>
   (_: ArmResource, { method, path, query }: IncomingRequest): ServiceResponse | undefined => {

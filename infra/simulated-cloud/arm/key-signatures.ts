@@ -100,6 +100,7 @@ export function sharedAccessSignature({ headers }: IncomingRequest): SharedAcces
     entity: pathname.replace(/^\/|\/$/g, ""),
     host: hostname,
     isExpired: !(Number(se) * 1000 > Date.now()),
+    // Unlike in storage, the text of the key signs, not the bytes that it encodes.
     isSignedBy: (keys) => keys.some((key) => isSignature(decodeURIComponent(sig), key, `${sr}\n${se}`)),
   };
 }

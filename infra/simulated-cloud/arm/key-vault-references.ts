@@ -100,6 +100,7 @@ const STATUS = {
  * identity.
  */
 export function referenceIdentity({ properties }: ArmResource): string | undefined {
+  // The other possible value is the text `SystemAssigned`.
   const identityId = properties.keyVaultReferenceIdentity;
   return typeof identityId === "string" && identityId.includes("/") ? identityId : undefined;
 }

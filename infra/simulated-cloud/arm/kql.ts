@@ -40,7 +40,10 @@ export class QueryError extends Error {
   }
 }
 
-/** White space, a comment, or a token: a time, a text in quotes, a number or timespan, a word, or an operator. */
+/**
+ * White space, a comment, or a token: a time, a text in quotes, a number or timespan, a word, or an operator. `in~` counts as a
+ * word, because words can end with `~`, but `!in~` as an operator.
+ */
 const TOKEN =
   /\s+|\/\/[^\n]*|(?<time>datetime\(\s*['"]?[\d:.+TZ -]+['"]?\s*\))|(?<text>'(?:[^'\\\r\n]|\\.)*'|"(?:[^"\\\r\n]|\\.)*")|(?<number>\d+(?:\.\d+)?[smhd]?)|(?<word>\$?[A-Za-z_][\w-]*~?)|(?<sign>!in~|!=|!~|==|=~|>=|<=|![a-z]+|[|(),.=<>[\]])/gy;
 
@@ -220,9 +223,11 @@ class Parser {
   }
 
   #call(name: string): Expression {
-    // `#list` stops before the closing parenthesis. Without arguments, `#takeIf` has already consumed it.
-    const values = this.#takeIf(")") ? [] : this.#list(() => this.#value());
-    if (this.#tokens[this.#next - 1]?.text !== ")" || values.length > 0) this.#expect(")");
+    const values: Expression[] = [];
+    if (!this.#takeIf(")")) {
+      values.push(...this.#list(() => this.#value()));
+      this.#expect(")");
+    }
     const [first = () => undefined] = values;
     switch (name) {
       case "tostring":
@@ -272,9 +277,9 @@ class Parser {
     return kind === "word" ? text : this.#fail(1);
   }
 
-  /** Consumes the next token if it has this text. Returns whether it did. */
+  /** Consumes the next token if it has this text. Returns whether it did. A text in quotes never matches: it has its quotes. */
   #takeIf(text: string): boolean {
-    const matches = this.#peek()?.text === text && this.#peek()?.kind !== "text";
+    const matches = this.#peek()?.text === text;
     if (matches) this.#next++;
     return matches;
   }

@@ -107,6 +107,7 @@ function results(
 ): ServiceResponse {
   const source = TABLES[table];
   if (source === undefined) return invalid("InvalidQuery", `There is no table '${table}'.`);
+  // Resources read secrets again when the clock reaches a time, which changes their rows.
   options.consumers.runDueWork();
   const subscriptionIds = request.subscriptions?.map((one) => one.toLowerCase());
   let rows: Row[] = [...source(options, subscriptionIds)];

@@ -88,7 +88,7 @@ type InSubscription = (
 /** Returns the route of a path in a subscription. The path is in lower case and has no leading slash. */
 function subscriptionRoute(options: ArmOptions, request: IncomingRequest, id: string, path: string): Route | undefined {
   const { resources } = options;
-  /** Finds the subscription before `answer` runs. With an action, a denied subscription is an error. */
+  /** Finds the subscription before `answer` runs. A denied one can be read itself (no action), but nothing in it. */
   const inSubscription: InSubscription = (action, answer) => (claims) => {
     if (!/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(id)) {
       const message = `The provided subscription identifier '${id}' is malformed or invalid.`;

@@ -153,13 +153,14 @@ export class ArmStore {
   put(subscriptionId: string, declared: CompanyResource): string {
     const { resource, replaced } = this.#add(subscriptionId.toLowerCase(), declared);
     const at = this.#options.clock.now();
-    // A new resource has an empty row as its earlier state: it did not exist.
+    // A new resource has an empty row as its earlier state: it did not exist. A replaced resource loses its earlier states, so
+    // Resource Graph shows the new declaration at once, without its lag.
     if (!replaced) resource.earlierStates.push({ until: at, toGraphRow: {} });
     this.#recordChange(resource, replaced ? "Update" : "Create", at);
     return resource.id;
   }
 
-  /** Deletes a resource and its child resources. */
+  /** Deletes a resource and its child resources. A generated site is then generated again. */
   remove(id: string): boolean {
     const resource = this.get(id);
     if (resource === undefined) return false;

@@ -167,7 +167,7 @@ function assignmentRoute(options: ArmOptions, request: IncomingRequest): Route |
   };
 }
 
-/** Creates a role assignment, or changes the description of an existing one. Records who did. */
+/** Creates or overwrites a role assignment, and records who did. Azure rejects a change of the role or the principal. */
 function write(
   { store, consumers }: ArmOptions,
   { scope, name }: { scope: string; name: string },

@@ -118,6 +118,8 @@ export class ScheduledReaders {
   #principals(resource: ArmResource): string[] | undefined {
     const { store } = this.#parts;
     if (resource.type.noun === "AppServiceCertificate") return undefined;
+    // The first nine parts of a child's ID are its parent's:
+    // `/subscriptions/ID/resourceGroups/NAME/providers/NAMESPACE/TYPE/NAME`.
     const owner = resource.identity ? resource : (store.get(resource.id.split("/").slice(0, 9).join("/")) ?? resource);
     return allPrincipalsOf(owner.identity);
   }

@@ -101,6 +101,7 @@ export class Devops {
       anonymous: claims === undefined,
       answer: () => {
         if (organization.toLowerCase() !== this.organization.name) return missing("The organization");
+        // Azure DevOps can answer this one operation to anyone. The user is then the anonymous one.
         const allowsAnonymous = this.tokenMode === "anonymous" && name === "connectionData";
         if (!allowsAnonymous && (this.tokenMode !== undefined || claims === undefined)) {
           return notSignedIn(this.tokenMode ?? "page203", this.#parts.foreignOrigin());
@@ -216,6 +217,7 @@ export class Devops {
 
   #group(project: Project, id: string): ServiceResponse {
     const group = this.organization.groups.get(Number(id));
+    // For a missing group or connection, Azure DevOps returns null and not 404.
     if (!group?.projects.some((one) => one.id === project.id)) return { status: 200, body: null };
     const body = variableGroupJson(group);
     this.#runConcurrentChange("afterRead", id);

@@ -110,5 +110,6 @@ export function linkWithToken(
   query.delete("$skiptoken");
   query.delete("$deltatoken");
   query.set(name, value);
+  // As in Graph's own links, `$` and `,` are not encoded.
   return `${origin}${request.path}?${query.toString().replaceAll("%24", "$").replaceAll("%2C", ",")}`;
 }

@@ -96,6 +96,7 @@ export function list(call: GraphCall, kind: Kind): ServiceResponse {
   for (; position < candidates.length && matching.length < top; position++) {
     const application = candidates[position];
     if (application === undefined || (federatedOnly && application.federated.length === 0)) continue;
+    // `none`: the application has no service principal.
     if (kind === "application" || application.signIn !== "none") matching.push(application);
   }
   const value = matching.map((application) => ({
@@ -179,6 +180,7 @@ export function delta(call: GraphCall): ServiceResponse {
   const position = positionOf(query, view.sequence, now);
   if (position === "expired") return resyncRequired();
   const { since, until, from } = position;
+  // A replica that lags behind the token (`until` before `since`) has no changes, and must not move the next token back.
   const ids =
     since < 0
       ? view.applications().map((application) => application?.objectId)

@@ -152,6 +152,7 @@ export class OidcProvider {
         profile: ["name", "preferred_username", "groups", "roles", "realm_access"],
         email: ["email", "email_verified"],
       },
+      // The ID token has the claims of all scopes, as Entra's has. By default, only `userinfo` would return them.
       conformIdTokenClaims: false,
       ttl: { AccessToken: 3600, AuthorizationCode: 60, Grant: 3600, IdToken: 3600, Interaction: 3600, Session: 3600 },
       findAccount: (_ctx, objectId) => this.#account(objectId),

@@ -90,6 +90,7 @@ export const BAD_SAML_MODES = {
   },
   wrongAssertionIssuer: { assertion: change(/<saml:Issuer>[^<]*/, `<saml:Issuer>${ELSEWHERE}`) },
   wrongResponseIssuer: { response: change(/<saml:Issuer>[^<]*/, `<saml:Issuer>${ELSEWHERE}`) },
+  // Only a signed response must have an issuer (SAML Profiles, section 4.1.4.2).
   missingResponseIssuer: { signs: "response", response: remove(/<saml:Issuer>[^<]*<\/saml:Issuer>/) },
   otherVersion: { response: change(/Version="2.0"/, 'Version="1.1"') },
   otherAssertionVersion: { assertion: change(/Version="2.0"/, 'Version="1.1"') },

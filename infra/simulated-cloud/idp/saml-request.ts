@@ -169,6 +169,7 @@ async function readMessage<T>(
       throw new InvalidSamlRequest(
         `Issuer "${issuer}" is not the entity id of a registered service provider. PUT /control/saml/service-providers takes its metadata.`,
       );
+    // The order of the checks decides only which error is shown: `read` changes nothing.
     const result = read(root, sender);
     check(
       root.get("ds:Signature", PREFIXES) === null,

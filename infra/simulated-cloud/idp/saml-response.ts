@@ -100,6 +100,7 @@ function attributes({ objectId, name, email, emailVerified, groups, roles }: Per
   const values: Record<string, readonly string[]> = {
     [`${ENTRA}/identity/claims/objectidentifier`]: [objectId],
     [`${ENTRA}/identity/claims/displayname`]: [name],
+    // Entra's default for this claim is the user principal name, which looks like an address.
     [`${CLAIMS}/name`]: [email],
     [`${CLAIMS}/emailaddress`]: [email],
     email_verified: [String(emailVerified)],

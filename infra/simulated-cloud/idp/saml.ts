@@ -173,6 +173,7 @@ export class SamlProvider {
     const id = () => `_${randomBytes(16).toString("hex")}`;
     const sessionIndex = id();
     if (person) this.#sessions.push({ nameId: person.objectId, sessionIndex });
+    // The response to an unknown person has no assertion, so any person will do.
     return await samlResponse(this.entityId, request, person ?? this.#people.list()[0]!, key, {
       now: new Date(),
       id,

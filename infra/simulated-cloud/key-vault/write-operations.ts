@@ -56,8 +56,7 @@ export function updateSecret({ options, vault, shapes, request, name, version: i
   const versions = secret.versions.map((one) => (one.id === version.id ? updated : one));
   options.resources.putItem(vault.name, "secrets", { ...secret, versions });
   // The response to an update contains everything except the value.
-  const { value: _, ...bundle } = { value: undefined, ...shapes.secretBundle({ ...secret, versions }, version.id) };
-  return { status: 200, body: bundle };
+  return { status: 200, body: withoutValue(shapes.secretBundle({ ...secret, versions }, version.id)) };
 }
 
 /** Deletes a secret. It is recoverable until it is purged. */
@@ -80,11 +79,7 @@ export function recoverSecret({ options, vault, shapes, name }: VaultCall): Serv
   const deleted = vault.deletedSecrets.get(name.toLowerCase());
   if (deleted === undefined) return missing("SecretNotFound", `Deleted Secret not found: ${name}`);
   options.resources.recoverSecret(vault.name, name);
-  const { value: _, ...bundle } = {
-    value: undefined,
-    ...shapes.secretBundle(deleted.secret, current(deleted.secret).id),
-  };
-  return { status: 200, body: bundle };
+  return { status: 200, body: withoutValue(shapes.secretBundle(deleted.secret, current(deleted.secret).id)) };
 }
 
 /** Deletes a deleted secret permanently, unless the vault has purge protection, which is the default here. */
@@ -101,6 +96,11 @@ export function purgeSecret({ options, vault, name }: VaultCall): ServiceRespons
   }
   options.resources.purgeSecret(vault.name, name);
   return { status: 204 };
+}
+
+function withoutValue(bundle: object): object {
+  const { value: _, ...rest } = bundle as { value?: string };
+  return rest;
 }
 
 interface Changes {

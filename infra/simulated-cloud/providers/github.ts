@@ -114,6 +114,7 @@ export class Github {
     if (method === "POST" && installation !== undefined) {
       return ["installationToken", () => this.#installationToken(request, installation), true];
     }
+    // `repos/OWNER/REPOSITORY/actions/secrets/NAME`, or `…/environments/ENVIRONMENT/secrets/NAME`.
     const [repos, owner = "", repository = "", area, ...rest] = segments;
     const environment = area === "environments" ? rest.shift() : undefined;
     const collection = area === "environments" ? rest.shift() : area === "actions" ? rest.shift() : undefined;

@@ -14,6 +14,8 @@ const MAX_VALUE_BYTES = 65_536;
 /** Maximum size of a secret's annotations. */
 const MAX_ANNOTATIONS_BYTES = 16 * 1024;
 const TOKEN_LIFETIME_SECONDS = 3599;
+/** Requests name the project by its ID, but Google's responses by its number. */
+const PROJECT = "projects/1";
 
 interface Secret {
   annotations: Record<string, string>;
@@ -192,17 +194,17 @@ export class Google {
 
   #withSecret(name: string, answer: (secret: Secret) => ServiceResponse): ServiceResponse {
     const secret = this.#secrets.get(name);
-    return secret ? answer(secret) : failure(404, "NOT_FOUND", `Secret [projects/1/secrets/${name}] not found.`);
+    return secret ? answer(secret) : failure(404, "NOT_FOUND", `Secret [${PROJECT}/secrets/${name}] not found.`);
   }
 
   #toJson(name: string, { annotations, etag, replication }: Secret): object {
-    return { name: `projects/1/secrets/${name}`, annotations, etag, replication };
+    return { name: `${PROJECT}/secrets/${name}`, annotations, etag, replication };
   }
 
   #create(name: string, { replication, annotations }: Body): ServiceResponse {
     if (!/^[A-Za-z0-9_-]{1,255}$/.test(name)) return failure(400, "INVALID_ARGUMENT", "The secretId is invalid.");
     if (this.#secrets.has(name))
-      return failure(409, "ALREADY_EXISTS", `Secret [projects/1/secrets/${name}] already exists.`);
+      return failure(409, "ALREADY_EXISTS", `Secret [${PROJECT}/secrets/${name}] already exists.`);
     if (typeof replication !== "object" || replication === null) {
       return failure(400, "INVALID_ARGUMENT", "Secret.replication is required.");
     }
@@ -257,13 +259,13 @@ export class Google {
         return failure(400, "FAILED_PRECONDITION", `Secret Version [${wanted}] is in ${version.state} state.`);
       }
       const data = Buffer.from(version.value).toString("base64");
-      return ok({ name: `projects/1/secrets/${name}/versions/${number}`, payload: { data } });
+      return ok({ name: `${PROJECT}/secrets/${name}/versions/${number}`, payload: { data } });
     });
   }
 }
 
 const versionJson = (name: string, { versions }: Secret, number: number) => ({
-  name: `projects/1/secrets/${name}/versions/${number}`,
+  name: `${PROJECT}/secrets/${name}/versions/${number}`,
   createTime: versions[number - 1]!.created,
   state: versions[number - 1]!.state,
 });
@@ -306,7 +308,7 @@ const errorResponses: ErrorResponses = {
     ...failure(429, "RESOURCE_EXHAUSTED", "Quota exceeded for quota metric 'Access requests'."),
     headers: retryAfter(seconds),
   }),
-  denied: () => denied("projects/1/secrets"),
-  firewalled: () => denied("projects/1/secrets"),
+  denied: () => denied(`${PROJECT}/secrets`),
+  firewalled: () => denied(`${PROJECT}/secrets`),
   failed: (status) => failure(status, status === 401 ? "UNAUTHENTICATED" : "INTERNAL", "error"),
 };

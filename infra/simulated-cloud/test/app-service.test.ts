@@ -215,6 +215,10 @@ test("an app fetches a new secret version after a refresh or 24 hours, but not a
     appSettingNames: ["OTHER"],
     connectionStringNames: ["Store"],
   });
+
+  // The second fetch follows 24 hours after the first.
+  control.moveClock(24 * HOUR_MS);
+  expect(await activeVersion(slot)).toBe(versionOf("db"));
 });
 
 test("a PUT of app settings replaces all of them, fetches references again and restarts the app", async () => {

@@ -179,6 +179,7 @@ test("with a read lag, some replicas do not return a new secret yet", async () =
   /** Reads three times, from three replicas. Returns whether each contains the new secret, sorted. */
   const replicasHaveSecret = async () =>
     (await Promise.all([keyIds(), keyIds(), keyIds()])).map((ids) => ids.includes(keyId)).sort();
+  // Of the three replicas, one lags by 60 seconds, one by 30, and one not at all.
   expect(await replicasHaveSecret()).toEqual([false, false, true]);
   cloud.control.moveClock(45_000);
   expect(await replicasHaveSecret()).toEqual([false, true, true]);

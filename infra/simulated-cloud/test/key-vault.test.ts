@@ -82,6 +82,7 @@ test("the first request of a client gets a challenge, and the retry with a token
 });
 
 test("lists have pages of at most 25 entries, and each item occurs once", async () => {
+  // 60 secrets, and those of 4 certificates.
   expect(await sdk.call("listSecretPages", "kv-many", 25)).toEqual([25, 25, 14]);
   expect(await sdk.call("listSecretPages", "kv-many", 10)).toEqual([10, 10, 10, 10, 10, 10, 4]);
   const names = (await sdk.call("listSecrets", "kv-many")).map(({ name }) => name);
@@ -114,6 +115,7 @@ test("list entries have dates and tags, but no value and no version", async () =
 test("keys have a real public key and a rotation policy", async () => {
   const rsa = await sdk.call("getKey", "kv-main", "RSA");
   expect(rsa).toMatchObject({ kty: "RSA", e: "010001" });
+  // A hexadecimal digit has four bits.
   expect(rsa.n).toHaveLength(4096 / 4);
   expect(await sdk.call("getKey", "kv-main", "koblitz")).toMatchObject({ kty: "EC", crv: "P-256K" });
   expect(await sdk.call("getRotationPolicy", "kv-main", "rsa")).toMatchObject({

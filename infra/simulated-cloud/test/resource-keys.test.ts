@@ -86,6 +86,7 @@ test("regenerated keys survive a restart", async () => {
   const values = valuesOf(first);
   await first.stop();
   const second = await startCloud({ data });
+  // The first values of both keys, and the new one.
   expect(values).toHaveLength(3);
   expect(valuesOf(second)).toEqual(values);
   await second.stop();
@@ -159,6 +160,7 @@ test("an accepted regeneration ends without a poll", async () => {
   const before = currentOf(kind);
   expect((await regenerate(kind, 0)).status).toBe(202);
   expect(currentOf(kind)).toEqual(before);
+  // Each regeneration ends after a minute at the latest.
   cloud.control.moveClock(61_000);
   expect(currentOf(kind)).not.toEqual(before);
 });

@@ -90,7 +90,8 @@ export function keyFrom(declared: CompanyKey, vault: string, moment: Moment): Ke
 export function certificateFrom(declared: CompanyCertificate, vault: string, moment: Moment): Certificate {
   const validityMonths = declared.validityMonths ?? 12;
   const version = createVersion(declared, `${vault}/certificates`, moment);
-  // The last second belongs to the validity.
+  // `validityDays` is exact: its first and its last second both belong to the validity, hence one second less. Months vary
+  // anyway.
   const lifetime =
     declared.validityDays === undefined
       ? Math.round(validityMonths * MONTH_SECONDS)

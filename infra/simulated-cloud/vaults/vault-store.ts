@@ -148,6 +148,7 @@ export class VaultStore {
     const owner = this.#existingVault(vault);
     const newItem = itemFrom(kind, declared, owner.name, this.now());
     const version = newItem.versions.at(-1)!;
+    // `itemFrom` derives the ID from the name and the second, so two versions of one second would share it.
     version.id = randomBytes(16).toString("hex");
     const existing = owner.collections[kind].get(declared.name);
     this.putItem(vault, kind, {
@@ -259,6 +260,7 @@ export class VaultStore {
         return () => ({
           what: "written",
           vault: this.#existingVault(change.vault),
+          // Azure also sends VaultAccessPolicyChanged when the permission model changes.
           policy: change.settings.rbac !== undefined,
         });
       case "noVault": {
@@ -320,6 +322,7 @@ export class VaultStore {
 
   #applySubscription(declared: CompanySubscription): void {
     const id = subscriptionId(declared);
+    // Resources, role assignments and generated resources are in other stores (arm/resource-store.ts).
     const { vaults = [], resources: _, roleAssignments: __, generate: ___, ...settings } = declared;
     const previousSubscription = this.subscriptions.get(id);
     this.subscriptions.set(id, { id, declared: settings, vaults: previousSubscription?.vaults ?? new Set() });

@@ -350,6 +350,7 @@ const FUNCTIONS: Record<string, (args: Value[], texts: string[]) => Value> = {
   subscriptionResourceId: (_, texts) => texts.join("/"),
   tenantResourceId: (_, texts) => texts.join("/"),
   toLower: (_, [text]) => text!.toLowerCase(),
+  // A text among objects is a placeholder for an object that only Azure knows. It is left out.
   union: (args) =>
     Array.isArray(args[0])
       ? [...new Set(args.flat())]

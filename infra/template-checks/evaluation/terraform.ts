@@ -240,6 +240,7 @@ class ModuleDeployment {
     )?.block;
     const index = indexIn(expression);
     const key = index && evaluate(index, names);
+    // The index of a resource with `count` is 0, its only instance.
     const instanceNames =
       block && this.#instances(block).find((one) => typeof key !== "string" || evaluate(EACH_KEY, one) === key);
     if (!block || !instanceNames) throw new EvaluationError(`${type}.${symbol} is read, but not created`);
@@ -256,6 +257,7 @@ class ModuleDeployment {
     const args = call.args.map((argument) => evaluate(argument, names));
     if (call.name === "file") {
       const file = path.posix.join(this.#module.folder, textOf(args[0] ?? null));
+      // JSON is read for `jsondecode`. The workbook is passed on as text, for which Bicep has the same placeholder.
       return file.endsWith(".json") && !file.endsWith("workbook.json")
         ? this.#context.read(file)
         : `file(${path.posix.basename(file)})`;

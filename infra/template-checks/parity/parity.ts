@@ -98,7 +98,7 @@ function compareResource(kind: Kind, bicep: BicepResource, terraform: TerraformR
     // `presence`: the two languages write the value too differently to compare it.
     const isEqual = pair.presence || isOpenParameter ? (left === undefined) === (right === undefined) : left === right;
     // A Bicep role assignment without a scope applies to the target scope of its file, which Terraform passes as the variable
-    // `scope`.
+    // `scope`. The ID of a resource is passed as a variable: `{vault.id}` in Bicep is then `{vault_id}` in Terraform.
     const isSameScope = left === undefined ? right === "{scope}" : left.replace(".", "_") === right;
     if (!isEqual && !(pair.bicep === "scope" && isSameScope)) {
       findings.push(

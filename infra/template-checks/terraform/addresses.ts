@@ -54,6 +54,7 @@ export function checkAddresses(modules: readonly TerraformModule[]): Finding[] {
       ...[...declared].flatMap(([address, { keys, file, line }]) => {
         const source = renamed.find(({ to }) => to === address)?.from;
         const expected = recordedKeys[source ?? address];
+        // A move from the same address only renames keys. A move from an address that no record has is one of an older version.
         const isMoved = moves.some(({ to, from }) => to === address && (from === address || !(from in recordedKeys)));
         if (isMoved || expected === keys) return [];
         const message =

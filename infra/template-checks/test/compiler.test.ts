@@ -1,4 +1,4 @@
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { afterAll, expect, test } from "vitest";
@@ -28,8 +28,10 @@ test("without a compiler there is no result, rather than one without findings", 
 });
 
 test("an Azure CLI without the compiler is not used, because it would download the compiler", () => {
-  const script = `[ "$2" = version ] && exit 1; touch "${folder}/downloaded"`;
-  expect(compileBicep(FILES, withProgram("az", script))).toBeUndefined();
+  const download = path.join(folder, "downloaded");
+  const script = `[ "$2" = version ] && exit 1; : > "${download}"`;
+  const findings = compileBicep(FILES, withProgram("az", script));
+  expect([findings, existsSync(download)]).toEqual([undefined, false]);
 });
 
 test.each([

@@ -17,7 +17,10 @@ import { candidatesIn, isComparable } from "./comparable-values.ts";
 interface VaultSecretName {
   vaultName: string;
   name: string;
-  /** Name of the key of an Azure resource that the value is, if the secret stores, or stored, a key of that resource. */
+  /**
+   * Set if the value is a key of an Azure resource, and the secret stores, or stored, a key of that resource: the name of the key,
+   * such as `key2`. It is not necessarily the key that the secret stores.
+   */
   keyName?: string;
 }
 
@@ -188,6 +191,7 @@ export async function readVaultValues(
           if (counts.values < MAX_VALUES) add({ vaultName, name, keyName }, value);
   } catch (error) {
     if (!(error instanceof CloudFailure)) throw error;
+    // Other failures are not reported here. The discovery of keys lists the resources whose keys it can't read.
     incomplete ||= isTransient(error);
   }
 

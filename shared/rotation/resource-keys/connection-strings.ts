@@ -124,6 +124,7 @@ function parseParts(text: string, separator: string): Parsed | undefined {
   const matching = PART_FORMATS.filter(({ resource, key, keyName }) =>
     [resource, key, ...(keyName === undefined ? [] : [keyName])].every((name) => textOf(name) !== undefined),
   );
+  // With the parts of two formats, it is unknown which of them the client reads.
   if (matching.length !== 1) return undefined;
   const { format, resource, key, keyName } = matching[0]!;
   const entity = format === "sharedAccessKey" ? textOf("entitypath") : undefined;

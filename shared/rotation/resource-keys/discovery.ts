@@ -56,7 +56,7 @@ const SUBSCRIPTIONS_IN_QUERY = 300;
 export interface LinkDiscoveryLimits {
   /** Milliseconds after which a worker hands the run off to the next message, at the next saved position. */
   workMs: number;
-  /** Maximum number of resources whose keys are in memory at once. */
+  /** Number of resources whose keys are in memory at once. The last batch of a pass can exceed it. */
   resources: number;
   /** Number of secrets after which the position is saved. After a crash, the next worker compares at most these again. */
   secrets: number;
@@ -84,7 +84,7 @@ export interface LinkDiscoveryDependencies {
   limits?: LinkDiscoveryLimits;
 }
 
-/** A pass: the keys of up to 1,000 resources. `until`: ID of the last resource, in lower case. */
+/** A pass: the keys of about 1,000 resources. `until`: ID of the last resource, in lower case. */
 interface Pass {
   index: KeyIndex;
   until: string;

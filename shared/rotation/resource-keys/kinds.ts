@@ -93,7 +93,10 @@ const listOf = (list: string, nameMember: string, names: readonly string[]) =>
     })
     .refine((keys) => keys.length === names.length, { path: [list] });
 
-/** Returns the actions of a kind. Lists of parents need `read` on each of them. */
+/**
+ * Returns the actions of a kind, spelled as in Azure's list of permissions: the last segment can differ from that of the call in
+ * upper and lower case. Lists of parents need `read` on each of them.
+ */
 const actionsOf = (type: string, list: string, regenerate: string, ...reads: string[]): string[] => [
   ...reads.map((one) => `${one}/read`),
   `${type}/read`,

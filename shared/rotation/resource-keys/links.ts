@@ -223,6 +223,7 @@ export function createKeyLinks(deps: {
 
   async function placesOf(resourceId: string, named: readonly Place[] = []): Promise<LinkedPlace[]> {
     const candidates = new Map<string, Place & Pick<LinkedPlace, "source" | "link">>();
+    /** Adds a candidate. Of several sources the last one counts: tags, then links, then the request. */
     const add = (place: Place, source: LinkedPlace["source"], link?: KeyLink) => {
       const earlier = candidates.get(placeKey(place));
       candidates.set(placeKey(place), { ...place, source, link: link ?? earlier?.link });

@@ -81,6 +81,7 @@ export function findHeldKey(value: string, resourceId: string, keys: readonly Li
  * name of another resource. Its client may use such a key, although the service can't replace it there.
  */
 export function containedKeys(value: string, keys: readonly ListedKey[]): string[] {
+  // In a connection string that is a URL, the key is percent-encoded.
   const texts = [value, readConnectionString(value)?.key ?? ""];
   return keys.filter((key) => texts.some((text) => containsKey(text, key.value))).map(({ name }) => name);
 }

@@ -27,7 +27,7 @@ export async function addPlaces(context: StepContext): Promise<boolean> {
   if (added.length > 0) await waitToAddPlaces(context);
   const plan = added.length > 0 ? await planAddedPlaces(context, added) : undefined;
   if (plan === undefined && placeConfirmedAt === undefined) return false;
-  const keys = new Set(added.map(placeKey));
+  const addedKeys = new Set(added.map(placeKey));
   await context.save((stored) => ({
     // If another place was confirmed in the meantime, `placeConfirmedAt` stays set, so that the next run adds that place.
     ...(stored.placeConfirmedAt === placeConfirmedAt && { placeConfirmedAt: undefined }),
@@ -35,7 +35,7 @@ export async function addPlaces(context: StepContext): Promise<boolean> {
       publications: [...stored.publications, ...plan.publications],
       consumers: [...(stored.consumers ?? []), ...plan.consumers],
       coverage: [...new Set([...stored.coverage, ...plan.coverage])],
-      notUpdated: stored.notUpdated.filter((place) => !keys.has(placeKey(place))),
+      notUpdated: stored.notUpdated.filter((place) => !addedKeys.has(placeKey(place))),
       status: "publishing",
       needsConfirmation: false,
       reasons: [],

@@ -1,6 +1,6 @@
 import pMap from "p-map";
 import type { ConsumerCheck } from "../consumer.ts";
-import { expectedVersionOf } from "../expected-version.ts";
+import { expectedVersionOf, laterVersionOf, publicationOf } from "../expected-version.ts";
 import {
   consumerKey,
   placesToRead,
@@ -45,12 +45,17 @@ export async function currentConsumers({
 export const isUncheckable = ({ how, copy, actedAt }: RotationConsumer): boolean =>
   how === "blind" || (copy === true && actedAt === undefined);
 
-/** Checks which value a consumer has, compared with the expected version. */
+/** Checks which value a consumer has, compared with the expected version and a later one with the same value. */
 export async function checkConsumer(context: StepContext, consumer: RotationConsumer): Promise<ConsumerCheck> {
   const expected = expectedVersionOf(context, consumer);
   const { problem } = consumer;
   if (expected === undefined || isUncheckable(consumer)) return { holds: "unknown", ...(problem && { problem }) };
-  return await context.deps.consumers.check(consumer, expected.version, new Date(consumer.actedAt ?? expected.since));
+  const check = (version: string) =>
+    context.deps.consumers.check(consumer, version, new Date(consumer.actedAt ?? expected.since));
+  const result = await check(expected.version);
+  if (result.holds === "new" || result.holds === "gone") return result;
+  const later = await laterVersionOf(context, publicationOf(context.record, consumer), expected.version);
+  return later === undefined ? result : await check(later);
 }
 
 /** Checks all given consumers and returns them with the results. */

@@ -2,10 +2,10 @@ import { CloudFailure } from "../../platform/azure/failure.ts";
 import { DAY_MS, MINUTE_MS, SECOND_MS } from "../../platform/time.ts";
 import { auditedEffect } from "../audited-effect.ts";
 import type { RefreshResult } from "../consumer.ts";
-import { expectedVersionOf, publicationOf } from "../expected-version.ts";
+import { expectedVersionOf, laterVersionOf, publicationOf } from "../expected-version.ts";
 import { consumerKey, placesToRead, recheckProblems, toRotationConsumer } from "../plan-consumers.ts";
 import { isTransientFailure } from "../problems.ts";
-import { placeOf } from "../publications.ts";
+import { openVault, placeOf } from "../publications.ts";
 import { isToRestore, isVaultSecret, type RotationConsumer, type RotationRecord } from "../rotation.ts";
 import type { StepContext } from "../step-context.ts";
 import { ContinueLater, NeedsAttention, RollBack } from "../step-errors.ts";
@@ -80,6 +80,7 @@ export async function restoreConsumers(context: StepContext): Promise<void> {
     const restoring: RotationConsumer =
       next.state === "restoring" ? next : { ...next, ...CLEARED_RESULTS, state: "restoring" };
     if (restoring !== next) await saveConsumer(context, next, restoring);
+    // Also with `skipVerification`, because a later step of the rollback removes the new client secret.
     const problem = await refreshAndCheck(context, restoring, { withCheck: true });
     // A consumer that could not be refreshed, but never had the new value, counts as restored.
     const keptOldValue = problem !== undefined && (await neverTookNewValue(context, next));
@@ -203,7 +204,9 @@ async function refresh(context: StepContext, consumer: RotationConsumer): Promis
   const { id, kind, vaultName, secretName, state } = consumer;
   const expected = expectedVersionOf(context, consumer);
   if (expected === undefined) throw new Error(`${id} uses no secret that this rotation wrote.`);
-  const { version, value } = expected;
+  const { value } = expected;
+  const later = await laterVersionOf(context, publicationOf(context.record, consumer), expected.version);
+  const version = later ?? expected.version;
   const details = { consumer: id, kind, vaultName, secretName, version, back: state === "restoring" };
   const restart = context.record.restartApps ?? true;
   return await auditedEffect(
@@ -232,7 +235,13 @@ async function neverTookNewValue(context: StepContext, consumer: RotationConsume
     // Without `mark`, which a refresh returned, the check compares the version itself.
     const withoutMark = { ...consumer, mark: undefined };
     const { holds } = await context.deps.consumers.check(withoutMark, publication.writtenVersion, since);
-    return holds === "old" || holds === "gone";
+    if (holds !== "old") return holds === "gone";
+    // A delayed write can have added another version with the new value, which the consumer may have.
+    const versions = await openVault(context, publication).versions(publication.secretName);
+    return !versions.some(
+      ({ version, tags }) =>
+        version !== publication.writtenVersion && tags["rotation-id"] === context.record.rotationId,
+    );
   } catch (error) {
     if (error instanceof CloudFailure && !isTransientFailure(error)) return false;
     throw error;

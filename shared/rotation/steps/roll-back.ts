@@ -97,6 +97,7 @@ async function requireValid(context: StepContext, publication: Publication, valu
   const issuer = issuerOf(context.record);
   const result = await issuer.testValue(context, value);
   if (result === "accepted") return;
+  // Counts the starts of the step, also those for other places: a place may be tested fewer times.
   const tries = context.record.steps.find(({ name }) => name === "putBack")?.attempts ?? 0;
   if (tries < MIN_TESTS || result === "unclear") throw new ContinueLater(RETRY_SECONDS);
   throw new NeedsAttention(

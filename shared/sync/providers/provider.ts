@@ -76,7 +76,7 @@ export interface SyncTarget {
 /** One service of a provider, such as `secretsmanager`. */
 export interface TargetService {
   /** Returns a normalized name: names of the same secret are equal. Left out if every spelling is another secret. */
-  sameName?(name: string): string;
+  comparableName?(name: string): string;
   /** Returns why a name is invalid, to complete "targetName: "; undefined if it is valid. */
   nameProblem(name: string): string | undefined;
   /** Maximum size of a value in bytes, with its source where it is defined. */

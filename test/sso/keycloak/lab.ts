@@ -95,6 +95,7 @@ export class Lab {
     }
   }
 
+  /** Returns the HTTP status of a sign-in with the bootstrap administrator's password. */
   async passwordStatus(): Promise<number> {
     return (await this.service.call("POST", "/auth/login", { body: ADMIN })).status;
   }

@@ -127,8 +127,7 @@ describe.skipIf(skipWithout("keycloak"))("with Keycloak by OpenID Connect", () =
   sees("no mapped role", "403 noRole", () => lab.signIn("nina"));
   sees("operator and auditor together", "403 rolesConflict", () => lab.signIn("otto"));
   sees("roles only in the access token (Keycloak's default)", "403 noRole", async () => {
-    const { protocolMappers } = await lab.realm.client();
-    const { id } = await lab.realm.client();
+    const { id, protocolMappers } = await lab.realm.client();
     const path = `/clients/${id}/protocol-mappers/models`;
     await lab.realm.admin("DELETE", `${path}/${protocolMappers[0].id}`);
     const seen = await lab.signIn("ada");
@@ -285,7 +284,7 @@ describe.skipIf(skipWithout("keycloak"))("with Keycloak by OpenID Connect", () =
     }),
   );
 
-  // Clocks.
+  // Clocks. The service tolerates a difference of one minute.
   sees("the service's clock is 50 s ahead, then 50 s behind", "in as user, in as user", async () => {
     const ahead = await lab.withClock(50_000, () => lab.signIn("uma"));
     return `${ahead}, ${await lab.withClock(-50_000, () => lab.signIn("uma"))}`;
@@ -361,7 +360,7 @@ describe.skipIf(skipWithout("keycloak"))("with Keycloak by OpenID Connect", () =
     },
   );
 
-  // Last, because the provider is then gone.
+  // Last, because a failure in between leaves the realm disabled.
   sees("the realm is disabled: no sign-in starts", "Keycloak 400: Realm not enabled", async () => {
     const realm = await lab.realm.admin("GET", "");
     await lab.realm.admin("PUT", "", { ...realm, enabled: false });

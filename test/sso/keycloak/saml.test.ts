@@ -340,7 +340,7 @@ describe.skipIf(skipWithout("keycloak"))("with Keycloak by SAML", () => {
     }),
   );
 
-  // Clocks.
+  // Clocks. The service tolerates a difference of one minute.
   sees("the service's clock is 50 s ahead, then 50 s behind", "in as user, in as user", async () => {
     const ahead = await lab.withClock(50_000, () => lab.signIn("uma"));
     return `${ahead}, ${await lab.withClock(-50_000, () => lab.signIn("uma"))}`;

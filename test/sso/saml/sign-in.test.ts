@@ -278,11 +278,13 @@ describe("certificates that expire", () => {
     await changeConfiguration({ samlIdpCertificates: [certificateUntil(20), certificateUntil(400)] });
     expect(await expiringWithin(30)).toEqual([]);
     await changeConfiguration({ samlSignRequests: true });
+    // The service's certificate is valid for three years (1,095 days).
     const credentials = await expiringWithin(1100);
     expect(credentials.map(({ what }) => what)).toEqual([
       "SAML identity provider's certificate",
       "SAML service provider's certificate",
     ]);
+    // The provider's last certificate has then expired, and is no longer listed.
     deployment.pass(401 * DAY_MS);
     expect(await expiringWithin(1100)).toHaveLength(1);
     await changeConfiguration({ isEnabled: false });

@@ -134,8 +134,8 @@ describe("github actions secrets", () => {
   });
 
   test("have the same name in upper and lower case", () => {
-    const { sameName } = github.services.actions!;
-    expect(sameName!("Acme/Shop/db")).toBe(sameName!("acme/shop/DB"));
+    const { comparableName } = github.services.actions!;
+    expect(comparableName!("Acme/Shop/db")).toBe(comparableName!("acme/shop/DB"));
   });
 
   test.each([

@@ -111,8 +111,11 @@ describe("kubernetes secret", () => {
   });
 
   test("is the same target for every key, because a record owns the whole Secret", () => {
-    const { sameName } = kubernetes.services.secret!;
-    expect([sameName!("db/value"), sameName!("db/user")]).toEqual([sameName!("db"), sameName!("db")]);
-    expect(sameName!("db")).not.toBe(sameName!("db-2"));
+    const { comparableName } = kubernetes.services.secret!;
+    expect([comparableName!("db/value"), comparableName!("db/user")]).toEqual([
+      comparableName!("db"),
+      comparableName!("db"),
+    ]);
+    expect(comparableName!("db")).not.toBe(comparableName!("db-2"));
   });
 });

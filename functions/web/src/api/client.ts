@@ -132,6 +132,7 @@ const MAY_BE_DONE = "The change may have been saved. Check before you try again.
 function problemResponse(status: number, request: Request, text: { title: string; detail: string }): Response {
   const instance = request.headers.get(REQUEST_ID) ?? "";
   const problem = { type: "about:blank", ...text, status, instance, code: "unreachable" };
+  // An HTML response of a proxy can have the status 200. The callers need an error.
   return Response.json(problem, { status: Math.max(400, status) });
 }
 

@@ -9,8 +9,8 @@ export const WITHIN = "within";
 const MAX_DAYS = 3650;
 
 /** Returns the number of days in the address. Undefined if there is none, or no usable one, such as `within=1e20`. */
-export function daysWithin(params: URLSearchParams): number | undefined {
-  const days = Number(params.get(WITHIN));
+export function daysWithin(params: URLSearchParams, name = WITHIN): number | undefined {
+  const days = Number(params.get(name));
   return Number.isInteger(days) && days > 0 && days <= MAX_DAYS ? days : undefined;
 }
 

@@ -291,6 +291,7 @@ export function ChoiceField<T extends string>({
   const pairs = Array.isArray(options)
     ? options.map((option: T) => [option, option] as const)
     : Object.entries<string>(options as Record<T, string>);
+  // Without a default, the first option is only preselected. Options that load later are then no change of a saved value.
   const { value: draft, set, conflict } = useDraft<string>(defaultValue ?? pairs[0]?.[0] ?? "", defaultValue ?? "");
   const conflictText = pairs.find(([option]) => option === conflict)?.[1];
   return (

@@ -84,6 +84,7 @@ export function Filters({ of, more = [], alsoCleared = [], children }: Props) {
             <Select
               size="small"
               value={params.get(name) ?? ""}
+              // With the texts that are not applied yet, because the new address discards them.
               onChange={(_, { value }) => apply({ ...draft, [name]: value })}
             >
               <option value="">Any</option>

@@ -14,3 +14,6 @@ export const unusedKey = ({ keys, keyInUse }: Pick<Credential, "keys" | "keyInUs
 
 /** Why a pair of keys can't be rotated if vault secrets store both. */
 export const BOTH_IN_USE = "Vault secrets store both keys. Write the same key to all of them first.";
+
+/** Why a pair of keys can't be rotated while a rotation of its resource has not ended, even if it is of another pair. */
+export const UNFINISHED = "A rotation of this resource is in progress. Only one can run at a time.";

@@ -29,7 +29,10 @@ export const BY_CURSOR = {
 };
 
 interface Props<T> {
-  of: UseInfiniteQueryResult<InfiniteData<{ items: T[]; nextCursor: string | null }>, Problem>;
+  of: Pick<
+    UseInfiniteQueryResult<InfiniteData<{ items: T[]; nextCursor: string | null }>, Problem>,
+    "data" | "error" | "dataUpdatedAt" | "hasNextPage" | "isFetchingNextPage"
+  > & { refetch(): unknown; fetchNextPage(): unknown };
   columns: Column<T>[];
   keyOf(item: T): string;
   /** Name of the table, such as "Vaults". */

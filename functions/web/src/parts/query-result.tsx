@@ -28,7 +28,7 @@ export function QueryResult<T>({
 export function QueryFailure({
   of: query,
 }: {
-  of: Pick<UseQueryResult<unknown, Problem>, "data" | "error" | "dataUpdatedAt" | "refetch">;
+  of: Pick<UseQueryResult<unknown, Problem>, "data" | "error" | "dataUpdatedAt"> & { refetch(): unknown };
 }) {
   if (!query.error) return null;
   return (

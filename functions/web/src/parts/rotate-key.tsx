@@ -5,7 +5,7 @@ import { titleOfId } from "./asset-name.ts";
 import { CheckField, FormSection, NumberField } from "./fields.tsx";
 import { fieldText, withoutEmpty } from "./form-dialog.tsx";
 import { isolated } from "./isolated.ts";
-import { BOTH_IN_USE, credentialTitle, unusedKey } from "./key-credential.ts";
+import { BOTH_IN_USE, credentialTitle, UNFINISHED, unusedKey } from "./key-credential.ts";
 import { Operate } from "./operate.tsx";
 import { openRotation } from "./rotate-client-secret.tsx";
 import { RotationPlan } from "./rotation-plan.tsx";
@@ -13,8 +13,6 @@ import { Unavailable, useWhyNot } from "./unavailable.tsx";
 import { ValidityField } from "./validity-field.tsx";
 
 type Credential = Schemas["RotationCredentialDetail"];
-
-const UNFINISHED = "A rotation of this resource is in progress. Only one can run at a time.";
 
 /** Whether a pair of keys can be rotated, which key a rotation would regenerate, and which one stays. */
 export function KeyRotationState({ credential }: { credential: Credential }) {
@@ -135,7 +133,10 @@ export function RotateKey({
   );
 }
 
-/** The vault secrets that get the new key, all of them by default: one that keeps the old key prevents the next rotation. */
+/**
+ * The vault secrets that get the new key, all of them by default: one that keeps the old key prevents the next rotation. A single
+ * one can't be deselected.
+ */
 function Targets({ places }: Pick<Credential, "places">) {
   const [first, ...others] = places;
   return (

@@ -91,7 +91,10 @@ function useMatches(appId: string) {
   return api.useInfiniteQuery("get", "/api/automation/rotation/apps/{app_id}/matches", { params }, BY_CURSOR);
 }
 
-/** Returns the candidates for a client secret (enabled matches that may store it), and the candidates that are proven to store it. */
+/**
+ * Returns the candidates for a client secret (enabled matches that may store it), and the candidates that are proven to store it.
+ * A match has no key ID if its evidence fits several client secrets.
+ */
 function matchesOf({ pages }: { pages: { items: Match[] }[] }, keyId: string) {
   const items = pages.flatMap((page) => page.items);
   const candidates = items.filter((match) => match.enabled && (match.keyId === null || match.keyId === keyId));

@@ -21,6 +21,7 @@ export function subjectOf({
 export const resourceName = (resourceId: string): string =>
   (resourceId.split(/\/providers\//i).at(-1) ?? resourceId)
     .split("/")
+    // After the namespace, types and names alternate: namespace/type/name/type/name.
     .filter((_, index) => index > 1 && index % 2 === 0)
     .join("/");
 

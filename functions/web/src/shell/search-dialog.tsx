@@ -83,6 +83,7 @@ export default function SearchDialog({ close }: { close(): void }) {
 
   function open(href: string) {
     close();
+    // Without the number sign of the fragment.
     navigate(href.slice(1));
   }
   function moveFocus(event: KeyboardEvent) {
@@ -108,6 +109,7 @@ export default function SearchDialog({ close }: { close(): void }) {
               autoFocus
               onKeyDown={({ key }) => {
                 const first = content.current?.querySelector<HTMLAnchorElement>("a");
+                // Not while results of an earlier text are shown: Enter would open one of them.
                 if (key === "Enter" && first && (isCurrent || !isSearched)) open(first.getAttribute("href")!);
               }}
             />

@@ -40,6 +40,7 @@ export function SignedIn({ children }: { children: ReactNode }) {
     wasEnded.current = hasEnded;
   }, [hasEnded]);
 
+  // The members below are missing for the bearer of an Entra token, who has no password in the service.
   // A user whose password an administrator has set can do nothing but change it.
   const mustChange = me.data && "mustChangePassword" in me.data && me.data.mustChangePassword;
   // A user who must have a second factor can do nothing but add one.

@@ -235,9 +235,7 @@ export const VIEWS: View[] = [
 
 /** Returns the navigation entry of an address: its own view, or the view it is below, such as Alerts for `/alerts/rules/1`. */
 export const viewOf = (pathname: string): View | undefined =>
-  VIEWS.filter(({ path, title }) => title !== undefined && (pathname === path || pathname.startsWith(`${path}/`))).at(
-    -1,
-  );
+  VIEWS.find(({ path, title }) => title !== undefined && (pathname === path || pathname.startsWith(`${path}/`)));
 
 /** Returns the title of the navigation entry of an address. Undefined for an unknown address. */
 export const titleOf = (pathname: string): string | undefined => viewOf(pathname)?.title;

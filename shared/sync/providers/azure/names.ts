@@ -15,7 +15,7 @@ export const nameProblem = (name: string): string | undefined =>
   SECRET_NAME.test(name) ? undefined : "must be 1 to 127 letters, digits and hyphens";
 
 /** Key Vault ignores case. */
-export const sameName = (name: string): string => name.toLowerCase();
+export const comparableName = (name: string): string => name.toLowerCase();
 
 /** The region of a target in Azure is the name of its vault. */
 export const regionProblem = (vault: string | undefined): string | undefined =>

@@ -1,6 +1,6 @@
 import type { ProviderDefinition } from "../provider.ts";
 import { AzureConfiguration } from "./configuration.ts";
-import { maxBytes, nameProblem, regionProblem, sameName } from "./names.ts";
+import { comparableName, maxBytes, nameProblem, regionProblem } from "./names.ts";
 import { azureTarget } from "./target.ts";
 
 /**
@@ -14,7 +14,7 @@ export const azure: ProviderDefinition = {
   secretMembers: [],
   addressMembers: [],
   locationMembers: [],
-  services: { keyvault: { nameProblem, sameName, maxBytes, storesMark: true } },
+  services: { keyvault: { nameProblem, comparableName, maxBytes, storesMark: true } },
   regionProblem,
   /** Does nothing: each record names its own vault. */
   check: async () => {},

@@ -21,7 +21,7 @@ export function nameProblem(name: string): string | undefined {
 }
 
 /** GitHub ignores case in all of its names. */
-export const sameName = (name: string): string => name.toUpperCase();
+export const comparableName = (name: string): string => name.toUpperCase();
 
 /** Returns the API path of the repository's or environment's secrets, and the name of the secret. */
 export function pathAndName(name: string): { path: string; secret: string } {

@@ -1,7 +1,7 @@
 import type { ProviderDefinition } from "../provider.ts";
 import { githubClient } from "./client.ts";
 import { GithubConfiguration, type GithubSecrets, type GithubSettings } from "./configuration.ts";
-import { nameProblem, sameName } from "./names.ts";
+import { comparableName, nameProblem } from "./names.ts";
 import { githubTarget } from "./target.ts";
 
 /**
@@ -18,7 +18,7 @@ export const github: ProviderDefinition<GithubSettings, GithubSecrets> = {
   locationMembers: ["apiUrl"],
   services: {
     // 48 KB: https://docs.github.com/actions/reference/secrets-reference#limits-for-secrets
-    actions: { nameProblem, sameName, maxBytes: 48 * 1024, storesMark: false },
+    actions: { nameProblem, comparableName, maxBytes: 48 * 1024, storesMark: false },
   },
   regionProblem: (region) => (region === undefined ? undefined : "is not taken: GitHub has no regions"),
   async check(settings, secrets, deps, signal) {

@@ -30,4 +30,4 @@ export function nameProblem(name: string): string | undefined {
  * Maps all keys of a Secret to one name, because a record owns the whole Secret. Otherwise one record would remove the key that
  * another one wrote.
  */
-export const sameName = (name: string): string => secretAndKey(name).secret;
+export const comparableName = (name: string): string => secretAndKey(name).secret;

@@ -2,7 +2,7 @@ import * as z from "zod";
 import type { ProviderDefinition } from "../provider.ts";
 import { kubernetesClient } from "./client.ts";
 import { KubernetesConfiguration, type KubernetesSecrets, type KubernetesSettings } from "./configuration.ts";
-import { nameProblem, sameName } from "./names.ts";
+import { comparableName, nameProblem } from "./names.ts";
 import { kubernetesTarget } from "./target.ts";
 
 const AccessReview = z.object({ kind: z.literal("SelfSubjectAccessReview") });
@@ -20,7 +20,7 @@ export const kubernetes: ProviderDefinition<KubernetesSettings, KubernetesSecret
   locationMembers: ["address", "namespace"],
   services: {
     // Less than the 1 MiB of a whole Secret: https://kubernetes.io/docs/concepts/configuration/secret
-    secret: { nameProblem, sameName, maxBytes: 1_000_000, storesMark: true },
+    secret: { nameProblem, comparableName, maxBytes: 1_000_000, storesMark: true },
   },
   regionProblem: (region) => (region === undefined ? undefined : "is not taken: the configuration names the namespace"),
   async check(settings, secrets, deps, signal) {

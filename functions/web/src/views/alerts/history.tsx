@@ -13,7 +13,7 @@ const COLUMNS: Column<Entry>[] = [
   {
     title: "Sent",
     cell: ({ id, createdAt }) => (
-      <Link href={createHref(`/alerts/history/${id}`, {})}>
+      <Link href={createHref(`/alerts/history/${id}`)}>
         <Instant at={createdAt} />
       </Link>
     ),

@@ -26,7 +26,7 @@ export default function OneEntry() {
         <View title={`Notification of rule ${isolated(ruleName)}`}>
           <Text>
             {DELIVERY_STATUSES[status]}, created <Instant at={createdAt} relative />.{" "}
-            <Link href={createHref("/alerts", {})}>All alerts</Link>
+            <Link href={createHref("/alerts")}>All alerts</Link>
           </Text>
           {status === "inDoubt" && <Held entryId={entryId} />}
           <Card title="Recipients">

@@ -31,7 +31,7 @@ export default function OneRule() {
             {hasThresholds(data.alertType) && `, ${data.thresholds.join(", ")} days before expiry`}. {filterOf(data)}
             Sent by {METHODS[data.deliveryMethod]} to {data.recipients.join(", ") || data.webhookHost},{" "}
             {frequencyOf(data)}. {escalationOf(data)} {data.enabled ? "" : "This rule is disabled. "}
-            <Link href={createHref("/alerts", {})}>All alerts</Link>
+            <Link href={createHref("/alerts")}>All alerts</Link>
           </Text>
           <Card title="Preview of the next notification">
             <QueryResult of={preview}>{(previewData) => <Preview of={previewData} />}</QueryResult>

@@ -22,7 +22,7 @@ export function Rules() {
       title: "Name",
       cell: ({ id, name, enabled }) => (
         <>
-          <Link href={createHref(`/alerts/rules/${id}`, {})}>{name}</Link>
+          <Link href={createHref(`/alerts/rules/${id}`)}>{name}</Link>
           {enabled ? "" : " (disabled)"}
         </>
       ),

@@ -54,6 +54,7 @@ export function OwnerAction({ asset, name }: Props) {
         reason="A tag of the asset contains characters that are not safe in a command. Add the owner tag in the Azure portal."
       />
     );
+  // Only whether there is a command: the dialog creates the command with the real tag and owner.
   if (ownerCommand(asset, "owner", "") === undefined) return <Unavailable title={title} reason={whyNoOwner(asset)} />;
   return (
     <CommandDialog title={title} about={name}>

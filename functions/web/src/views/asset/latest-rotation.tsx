@@ -25,13 +25,13 @@ interface Props {
 }
 
 /** The card of an asset's page with the steps of its latest rotation. Nothing if there is none. */
-export function LatestRotation(props: Props) {
+export function LatestRotation({ assetId, startedRotationId }: Props) {
   const may = useMay();
   if (!may("listRotations") || !may("getRotation") || !may("listRotationCredentials")) return null;
-  return props.startedRotationId === undefined ? (
-    <Found {...props} />
+  return startedRotationId === undefined ? (
+    <Found assetId={assetId} />
   ) : (
-    <Steps rotationId={props.startedRotationId} {...props} />
+    <Steps rotationId={startedRotationId} assetId={assetId} />
   );
 }
 
@@ -45,7 +45,7 @@ function clientSecretOf(assetId: string): { appId: string; keyId: string } | und
  * The latest rotation of the asset. For a client secret, the latest rotation that replaced or created it. For a vault secret that
  * stores a key of an Azure resource, the latest rotation of that resource.
  */
-function Found({ assetId, startedRotationId }: Props) {
+function Found({ assetId }: Pick<Props, "assetId">) {
   const clientSecret = clientSecretOf(assetId);
   const { credential, isPending } = useStoredKey(assetId);
   const filter = clientSecret
@@ -63,11 +63,11 @@ function Found({ assetId, startedRotationId }: Props) {
     ({ oldKeyId, newKeyId }) => !clientSecret || oldKeyId === clientSecret.keyId || newKeyId === clientSecret.keyId,
   );
   if (latest?.rotationId == null) return null;
-  return <Steps rotationId={latest.rotationId} assetId={assetId} startedRotationId={startedRotationId} />;
+  return <Steps rotationId={latest.rotationId} assetId={assetId} />;
 }
 
 /** The result and the steps of one rotation. Refreshes the rest of the page when the rotation has changed the asset. */
-function Steps({ rotationId, assetId }: Props & { rotationId: string }) {
+function Steps({ rotationId, assetId }: Pick<Props, "assetId"> & { rotationId: string }) {
   const queries = useQueryClient();
   const rotation = api.useQuery(
     "get",
@@ -83,6 +83,7 @@ function Steps({ rotationId, assetId }: Props & { rotationId: string }) {
     previousStatus.current = status;
     if (hasChanged && (status === "overlapping" || status === "completed"))
       void queries.invalidateQueries({
+        // Of the queries about rotations, only the key in use changes. This rotation is polled anyway.
         predicate: ({ queryKey: [, path] }) =>
           !String(path).includes("/rotation/") || String(path).includes("/rotation/credentials"),
       });

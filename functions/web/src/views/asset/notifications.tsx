@@ -23,6 +23,7 @@ const COLUMNS: Column<Schemas["AlertHistoryEntry"]>[] = [
   },
   {
     title: "Reason",
+    // With `asset_id`, an entry has only items about this asset. The first one's reason stands for all.
     cell: ({ items: [item], createdAt }) => item && (REASONS[item.kind] ?? reasonOf(item, createdAt)),
   },
   { title: "Rule", cell: ({ ruleName }) => ruleName },

@@ -20,22 +20,28 @@ interface Props {
 
 /** The action that replaces a secret, or why the service can't replace it. */
 export function RotateAction(props: Props) {
-  const isVaultSecret = useMay()("listRotationCredentials") && props.asset.source === "keyVault";
-  return isVaultSecret ? <OfKeyOrSecret {...props} /> : <OfSecret {...props} />;
+  // Without this permission, the page can't read whether a vault secret stores a key.
+  const canKnowKey = useMay()("listRotationCredentials");
+  return canKnowKey && props.asset.source === "keyVault" ? (
+    <RotateKeyOrSecret {...props} />
+  ) : (
+    <RotateSecret {...props} />
+  );
 }
 
 /** The action for a vault secret, which rotates the key of an Azure resource if a discovery found that the secret stores one. */
-function OfKeyOrSecret(props: Props) {
+function RotateKeyOrSecret(props: Props) {
   const { credential, isPending } = useStoredKey(props.asset.id);
   if (isPending) return <Spinner size="tiny" label="Loading" />;
   return credential === undefined ? (
-    <OfSecret {...props} />
+    <RotateSecret {...props} />
   ) : (
     <RotateKey credential={credential} started={props.started} />
   );
 }
 
-function OfSecret({ asset, started }: Props) {
+/** The action for a secret that stores no key, or why no rotation is possible. */
+function RotateSecret({ asset, started }: Props) {
   const whyNot = useWhyNot();
   const isOfApplication = asset.source === "entra";
   const reason = unsupported(asset) ?? whyNot(isOfApplication ? "rotateSecret" : "rotateAsset");

@@ -6,15 +6,9 @@ import { fieldText } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
 import { Operate } from "../../parts/operate.tsx";
-import { BY_CURSOR } from "../../parts/paged-table.tsx";
 import { QueryResult } from "../../parts/query-result.tsx";
-import { SnoozeFields, snoozeOf } from "../../parts/snooze-fields.tsx";
+import { expiryRulesOf, SnoozeFields, snoozeOf } from "../../parts/snooze-fields.tsx";
 import { Unavailable, useWhyNot } from "../../parts/unavailable.tsx";
-
-type Rule = Schemas["AlertRule"];
-
-/** Types of rules that can be snoozed for an asset: those about its expiry. */
-const EXPIRY_TYPES: Rule["alertType"][] = ["expiration", "expired", "credentialExpiry", "lateRenewal"];
 
 interface Props {
   assetId: string;
@@ -24,17 +18,24 @@ interface Props {
 
 /** Returns the alert rules. All components of the view share one response. */
 const useRules = (enabled = true) =>
-  api.useInfiniteQuery("get", "/alerts/rules", { params: { query: { limit: 100 } } }, { ...BY_CURSOR, enabled });
+  api.useQuery("get", "/alerts/rules", { params: { query: { limit: 1000 } } }, { enabled });
 
 /** The action that pauses notifications about the asset, or why it is not available. */
 export function SnoozeAction({ assetId, name }: Props) {
   const whyNot = useWhyNot()("createAlertSnooze");
   const list = useRules(whyNot === undefined);
   if (whyNot !== undefined) return <Unavailable title="Snooze" reason={whyNot} />;
-  const rules = list.data?.pages
-    .flatMap(({ items }) => items)
-    .filter(({ alertType }) => EXPIRY_TYPES.includes(alertType));
-  if (rules?.length === 0)
+  // The form needs the rules: without them, "All rules about expiry" would create no snooze.
+  return (
+    <QueryResult of={list}>
+      {({ items }) => <SnoozeForRules assetId={assetId} name={name} rules={expiryRulesOf(items)} />}
+    </QueryResult>
+  );
+}
+
+/** The action with the choice of a rule. */
+function SnoozeForRules({ assetId, name, rules }: Props & { rules: Schemas["AlertRule"][] }) {
+  if (rules.length === 0)
     return <Unavailable title="Snooze" reason="No alert rule notifies about expiry, so there is nothing to pause." />;
   return (
     <Operate
@@ -44,7 +45,7 @@ export function SnoozeAction({ assetId, name }: Props) {
       action="Snooze asset"
       submit={async (form, create) => {
         const ruleId = fieldText(form, "ruleId");
-        const ruleIds = ruleId === "" ? (rules ?? []).map(({ id }) => id) : [ruleId];
+        const ruleIds = ruleId === "" ? rules.map(({ id }) => id) : [ruleId];
         await snoozeForEach(ruleIds, (id) => create({ body: { ...snoozeOf(form), ruleId: id, assetId } }));
       }}
     >
@@ -56,8 +57,8 @@ export function SnoozeAction({ assetId, name }: Props) {
         name="ruleId"
         label="Alert rule"
         options={{
-          ...((rules?.length ?? 0) > 1 && { "": "All rules about expiry" }),
-          ...Object.fromEntries((rules ?? []).map((rule) => [rule.id, rule.name])),
+          ...(rules.length > 1 && { "": "All rules about expiry" }),
+          ...Object.fromEntries(rules.map((rule) => [rule.id, rule.name])),
         }}
       />
       <SnoozeFields />
@@ -113,7 +114,6 @@ export function ActiveSnoozes({ assetId }: Pick<Props, "assetId">) {
 
 /** The name of a snoozed rule, because "All rules about expiry" creates a snooze for each rule. */
 function RuleName({ ruleId }: { ruleId: string }) {
-  const rules = useRules().data?.pages.flatMap(({ items }) => items);
-  const rule = rules?.find(({ id }) => id === ruleId);
+  const rule = useRules().data?.items.find(({ id }) => id === ruleId);
   return rule && ` for the rule ${isolated(rule.name)}`;
 }

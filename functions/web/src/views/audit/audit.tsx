@@ -126,6 +126,7 @@ const VISIBLE_LINES = 4;
 /** Returns the details and changes of an entry, one per line. */
 function detailsOf(entry: AuditRow) {
   const lines = detailLines(entry).map((line) => <div key={line}>{line}</div>);
+  // A button in place of a single line would save no space.
   if (lines.length <= VISIBLE_LINES + 1) return lines.length > 0 && lines;
   return (
     <>

@@ -1,4 +1,13 @@
-import { Button, MessageBar, MessageBarBody, makeStyles, ProgressBar, Text, tokens } from "@fluentui/react-components";
+import {
+  Button,
+  MessageBar,
+  MessageBarBody,
+  makeStyles,
+  mergeClasses,
+  ProgressBar,
+  Text,
+  tokens,
+} from "@fluentui/react-components";
 import { type ReactNode, useEffect, useState } from "react";
 import { api, type Schemas } from "../../api/client.ts";
 import { Instant } from "../../parts/instant.tsx";
@@ -114,7 +123,7 @@ function Chain({ parts, isComplete }: { parts: Part[]; isComplete: boolean }) {
    * Returns one element of the chain. `withoutDigest`: a period whose entries were deleted or are not signed yet.
    */
   const link = (key: string, kind: "intact" | "broken" | "withoutDigest", children: ReactNode) => (
-    <li key={key} className={`${styles.link} ${kind === "intact" ? "" : styles[kind]}`}>
+    <li key={key} className={mergeClasses(styles.link, kind !== "intact" && styles[kind])}>
       {children}
     </li>
   );

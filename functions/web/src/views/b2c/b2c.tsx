@@ -15,7 +15,7 @@ import { TestOutcome } from "./test-outcome.tsx";
 const COLUMNS: Column<Schemas["B2cTenant"]>[] = [
   {
     title: "Tenant",
-    cell: ({ tenantId, displayName }) => <Link href={createHref(`/b2c/${tenantId}`, {})}>{displayName}</Link>,
+    cell: ({ tenantId, displayName }) => <Link href={createHref(`/b2c/${tenantId}`)}>{displayName}</Link>,
   },
   { title: "Domain", cell: ({ tenantDomain }) => tenantDomain },
   { title: "Type", cell: ({ tenantType }) => (tenantType === null ? "Unknown" : TENANT_TYPES[tenantType]) },

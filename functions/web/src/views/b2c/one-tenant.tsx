@@ -31,8 +31,7 @@ export default function OneTenant() {
       {(data) => (
         <View title={data.displayName}>
           <Text>
-            Tenant ID: {data.tenantId}. Domain: {data.tenantDomain}.{" "}
-            <Link href={createHref("/b2c", {})}>All tenants</Link>
+            Tenant ID: {data.tenantId}. Domain: {data.tenantDomain}. <Link href={createHref("/b2c")}>All tenants</Link>
           </Text>
           <Actions tenant={data} />
           <Card title="Status">
@@ -167,7 +166,7 @@ function Actions({ tenant }: { tenant: Tenant }) {
         action="Remove tenant"
         submit={async (_, remove) => {
           await remove({ params: conditionalParams });
-          location.hash = createHref("/b2c", {});
+          location.hash = createHref("/b2c");
         }}
       >
         <Text>

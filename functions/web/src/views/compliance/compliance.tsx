@@ -63,7 +63,7 @@ export default function Compliance() {
       <Card title="Certificates">
         <Text>
           Public certificates may be valid for ever fewer days, so they are renewed more often.{" "}
-          <Link href={createHref("/compliance/readiness", {})}>Show which certificates are ready</Link>
+          <Link href={createHref("/compliance/readiness")}>Show which certificates are ready</Link>
         </Text>
       </Card>
       <Card title="Exemptions">

@@ -37,7 +37,7 @@ const COLUMNS: Column<Violation>[] = [
       resourceType === "vault" ? (
         resourceName
       ) : (
-        <Link href={createHref(`/inventory/${encodeURIComponent(resourceId)}`, {})}>
+        <Link href={createHref(`/inventory/${encodeURIComponent(resourceId)}`)}>
           {vaultName !== null && `${vaultName}/`}
           {credentialTitle === null ? resourceName : isolated(credentialTitle)}
         </Link>

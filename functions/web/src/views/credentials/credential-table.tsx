@@ -2,6 +2,7 @@ import { Badge, Link, Text } from "@fluentui/react-components";
 import { type ReactNode, useMemo, useState } from "react";
 import { api } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
+import { daysWithin, expiresWithin } from "../../parts/expires-within.ts";
 import { type Filter, Filters } from "../../parts/filters.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
@@ -9,7 +10,6 @@ import { QueryFailure } from "../../parts/query-result.tsx";
 import { type QuickFilter, QuickFilters } from "../../parts/quick-filters.tsx";
 import { statusTextOf } from "../../parts/rotation-texts.ts";
 import { useSearchParams } from "../../parts/router.tsx";
-import { DAY_MS, HOUR_MS } from "../../parts/time.ts";
 import {
   isInProgress,
   KEY_KINDS,
@@ -47,13 +47,17 @@ const FILTERS: readonly Filter[] = [
   },
 ];
 
+const STATE_COLORS = {
+  ready: "success",
+  match: "warning",
+  inProgress: "brand",
+  blocked: "informative",
+} as const satisfies Record<Row["state"], string>;
+
 /** The state of a credential's rotation, and why no rotation is possible. */
 const State = ({ row }: { row: Row }) => (
   <>
-    <Badge
-      appearance="tint"
-      color={row.state === "ready" ? "success" : row.state === "match" ? "warning" : "informative"}
-    >
+    <Badge appearance="tint" color={STATE_COLORS[row.state]}>
       {stateText(row)}
     </Badge>{" "}
     {row.blockers}
@@ -106,19 +110,17 @@ function columnsOf(order: Order, choose: (order: Order) => void, hasOlder: boole
   ];
 }
 
-/** Reads the filters in the address. An unknown kind selects nothing that the API knows, so it counts as none. */
+/** Returns which lists the filters in the address select, and the query of each. An unknown kind counts as no filter. */
 function filtersOf(params: URLSearchParams) {
-  const [kind, search, days] = [params.get("kind") ?? "", params.get("search") ?? "", Number(params.get("due"))];
-  const due = Number.isInteger(days) && days > 0 ? days : undefined;
-  // The full hour, so that a query is not repeated with each rendering.
-  const now = Math.floor(Date.now() / HOUR_MS) * HOUR_MS;
-  const expiresBefore = due === undefined ? undefined : new Date(now + due * DAY_MS).toISOString();
+  const [kind, search, due] = [params.get("kind") ?? "", params.get("search") ?? "", daysWithin(params, "due")];
+  const expiresBefore = due === undefined ? undefined : expiresWithin(due).expiresBefore;
   const common = { limit: LIMIT, ...(search !== "" && { search }) };
   const isKeyKind = Object.hasOwn(KEY_KINDS, kind);
   return {
     hasApplications: !isKeyKind && kind !== RESOURCE_KEY,
     hasKeys: kind !== CLIENT_SECRET,
     expiresBefore,
+    // The API takes a time for applications, and a number of days for keys.
     apps: { ...common, ...(expiresBefore !== undefined && { expiresBefore }) },
     keys: {
       ...common,
@@ -163,14 +165,17 @@ export function CredentialTable() {
     ...(hasApplications ? (apps.data?.pages ?? []) : []).flatMap(({ items }) =>
       items.flatMap((one) => rowsOfApplication(one, rotations)),
     ),
-    // An application that has a due credential may have others.
+    // The API returns whole applications: one that has a due credential may have others.
   ].filter(({ expiresOn }) => expiresBefore === undefined || (expiresOn !== null && expiresOn < expiresBefore));
   const incomplete = lists.filter(({ hasNextPage }) => hasNextPage);
+  const isUnread = lists.some(({ data, error }) => data === undefined && error);
   const loadMore = async () => {
     setShown(shown + ROWS);
+    // From both lists, because the next row in the order can be in either.
     if (rows.length <= shown + ROWS) await Promise.all(incomplete.map((list) => list.fetchNextPage()));
   };
   const items = sorted(rows, order).slice(0, shown);
+  // Stands for both lists. Their failures are shown above the table.
   const table = {
     ...keys,
     error: null,
@@ -187,14 +192,17 @@ export function CredentialTable() {
       <QueryFailure of={keys} />
       <QueryFailure of={history} />
       {incomplete.length > 0 && <Text>Not all credentials are loaded. The order covers the loaded ones.</Text>}
-      <PagedTable
-        of={table as never}
-        columns={columnsOf(order, choose, history.data?.nextCursor != null)}
-        keyOf={({ id }) => id}
-        label="Credentials"
-        empty="No credentials match the filters. Clear the filters, select Find credentials, or refresh the applications on the Rotation page."
-        csv
-      />
+      {/* Without rows, a failure above already says why. */}
+      {!(isUnread && rows.length === 0) && (
+        <PagedTable
+          of={table}
+          columns={columnsOf(order, choose, history.data?.nextCursor != null)}
+          keyOf={({ id }) => id}
+          label="Credentials"
+          empty="No credentials match the filters. Clear the filters, select Find credentials, or refresh the applications on the Rotation page."
+          csv
+        />
+      )}
     </>
   );
 }

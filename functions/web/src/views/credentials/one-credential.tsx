@@ -92,6 +92,7 @@ const PLACE_COLUMNS: Column<Credential["places"][number]>[] = [
 const ROTATION_COLUMNS: Column<Rotation>[] = [
   {
     title: "Rotation",
+    // The API type allows a null ID only because a dry run has none. Rows of the history always have one.
     cell: ({ rotationId, oldKeyId, newKeyId }) => (
       <Link href={createHref(`/rotation/${rotationId ?? ""}`)}>
         {oldKeyId} replaced by {newKeyId ?? "another key"}

@@ -3,11 +3,11 @@ import type { Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { titleOfId } from "../../parts/asset-name.ts";
 import { isolated } from "../../parts/isolated.ts";
-import { BOTH_IN_USE, credentialTitle } from "../../parts/key-credential.ts";
+import { BOTH_IN_USE, credentialTitle, UNFINISHED } from "../../parts/key-credential.ts";
 import { rotationBlockers } from "../../parts/rotation-readiness.tsx";
 import { FINAL_STATUSES } from "../../parts/rotation-texts.ts";
 
-export type KeyCredential = Schemas["RotationCredential"];
+type KeyCredential = Schemas["RotationCredential"];
 type Application = Schemas["Application"];
 type Rotation = Schemas["RotationSummary"];
 
@@ -35,7 +35,12 @@ export const KEY_KINDS = {
 } as const satisfies Record<KeyCredential["kind"], string>;
 
 /** State of a credential's rotation. `match`: the page of the client secret says which vault secrets may store it. */
-const STATES = { ready: "Ready", match: "Test or confirm a match", blocked: "Not possible" } as const;
+const STATES = {
+  ready: "Ready",
+  match: "Test or confirm a match",
+  inProgress: "In progress",
+  blocked: "Not possible",
+} as const;
 
 export interface Row {
   id: string;
@@ -59,11 +64,20 @@ export const stateText = ({ state }: Row): string => STATES[state];
 
 export const isInProgress = ({ status }: Rotation): boolean => !FINAL_STATUSES.includes(status);
 
-/** Returns the row of a pair of keys. */
+/**
+ * Returns the row of a pair of keys.
+ *
+ * @param history - Rotations, newest first.
+ */
 export function rowOfKeys(credential: KeyCredential, history: readonly Rotation[]): Row {
   const { credentialId, kind, resourceId, resourceName, resourceGroup, keys, keyInUse, places, expiresOn } = credential;
-  const isOfPair = ({ resourceId: id, oldKeyId }: Rotation) =>
-    id?.toLowerCase() === resourceId.toLowerCase() && oldKeyId !== null && keys.includes(oldKeyId);
+  // Azure returns the ID of a resource in different cases.
+  const ofResource = history.filter(({ resourceId: id }) => id?.toLowerCase() === resourceId.toLowerCase());
+  const [state, blockers] = ofResource.some(isInProgress)
+    ? (["inProgress", UNFINISHED] as const)
+    : keyInUse === null
+      ? (["blocked", BOTH_IN_USE] as const)
+      : (["ready", ""] as const);
   return {
     id: credentialId,
     name: credentialTitle(credential),
@@ -75,13 +89,18 @@ export function rowOfKeys(credential: KeyCredential, history: readonly Rotation[
       href: createHref(`/inventory/${encodeURIComponent(assetId)}`),
     })),
     expiresOn,
-    state: keyInUse === null ? "blocked" : "ready",
-    blockers: keyInUse === null ? BOTH_IN_USE : "",
-    rotation: history.find(isOfPair),
+    state,
+    blockers,
+    // A resource can have several pairs.
+    rotation: ofResource.find(({ oldKeyId }) => oldKeyId !== null && keys.includes(oldKeyId)),
   };
 }
 
-/** Returns the rows of an application's client secrets. */
+/**
+ * Returns the rows of an application's client secrets.
+ *
+ * @param history - Rotations, newest first.
+ */
 export function rowsOfApplication(application: Application, history: readonly Rotation[]): Row[] {
   const { appId, displayName, kind, credentials } = application;
   const blockers = rotationBlockers(application)
@@ -103,12 +122,14 @@ export function rowsOfApplication(application: Application, history: readonly Ro
       expiresOn,
       state: blockers === "" ? "match" : "blocked",
       blockers,
+      // The rotation that replaces this secret or created it.
       rotation: history.find(({ oldKeyId, newKeyId }) => oldKeyId === keyId || newKeyId === keyId),
     }));
 }
 
-/** Orders of the list. */
+/** Orders of the list, each by a text of the row. */
 export const ORDERS = {
+  // Credentials that never expire come last.
   expires: (row: Row) => row.expiresOn ?? "9999",
   name: (row: Row) => row.name.toLowerCase(),
   kind: (row: Row) => row.kind.toLowerCase(),

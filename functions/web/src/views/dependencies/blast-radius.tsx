@@ -60,7 +60,7 @@ const NotFound = ({ assetId }: { assetId: string }) => (
     <Text>
       The address names the asset ID “{isolated(assetId)}”, but no scan found an asset with this ID. The address is
       wrong, the asset was deleted or replaced, or it is in a vault that is not monitored.{" "}
-      <Link href={createHref("/inventory", {})}>Search the inventory</Link>
+      <Link href={createHref("/inventory")}>Search the inventory</Link>
     </Text>
   </View>
 );
@@ -85,7 +85,7 @@ const hasSignIns = (assetId: string) =>
   isCredential(assetId) && (assetId.startsWith("entra.") || assetId.split(".")[2] === "application");
 
 const DetailsLink = ({ assetId }: { assetId: string }) => (
-  <Link href={createHref(`/inventory/${encodeURIComponent(assetId)}`, {})}>Asset details</Link>
+  <Link href={createHref(`/inventory/${encodeURIComponent(assetId)}`)}>Asset details</Link>
 );
 
 function Detected({ radius }: { radius: Radius }) {
@@ -180,7 +180,7 @@ function Consumers({ radius: { consumers, coverage } }: { radius: Radius }) {
         {coverage.lastFullAt === null ? (
           <>
             No consumers found. No discovery of dependencies has read all resources yet. To start one, go to{" "}
-            <Link href={createHref("/dependencies", {})}>Discover dependencies</Link>.
+            <Link href={createHref("/dependencies")}>Discover dependencies</Link>.
           </>
         ) : (
           <>
@@ -262,7 +262,7 @@ function Gaps({ coverage: { total, items } }: Pick<Radius, "coverage">) {
           </li>
         ))}
       </ul>
-      <Link href={createHref("/dependencies", {})}>Show all on the Dependencies page</Link>
+      <Link href={createHref("/dependencies")}>Show all on the Dependencies page</Link>
     </>
   );
 }

@@ -31,7 +31,7 @@ const COLUMNS: Column<Dependency>[] = [
       secret === null ? (
         `${type === null ? "all assets" : `all ${type}s`} in ${vaultName}`
       ) : (
-        <Link href={createHref(`/dependencies/${encodeURIComponent(secret)}`, {})}>
+        <Link href={createHref(`/dependencies/${encodeURIComponent(secret)}`)}>
           {vaultName}/{name}
         </Link>
       ),

@@ -78,6 +78,7 @@ export function Graph({ nodes, edges }: Pick<Radius, "nodes" | "edges">) {
           colorMode={isDark ? "dark" : "light"}
           fitView
           fitViewOptions={FIT}
+          // Smaller than `MIN_SCALE`, for "Show whole graph".
           minZoom={0.2}
           // The wheel and a swipe scroll the page. The buttons zoom.
           zoomOnScroll={false}
@@ -144,6 +145,7 @@ function FitToFrame({ nodeCount }: { nodeCount: number }) {
   const size = useStore((flow) => `${flow.width} ${flow.height}`);
   // biome-ignore lint/correctness/useExhaustiveDependencies: another size or number of nodes needs another fit.
   useEffect(() => {
+    // The width is 0 until the frame is measured.
     if (!size.startsWith("0 ")) void fitView(FIT);
   }, [size, nodeCount, fitView]);
   return null;

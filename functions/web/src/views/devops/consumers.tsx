@@ -15,7 +15,7 @@ const COLUMNS: Column<Dependency>[] = [
       secret === null ? (
         `all secrets in ${vaultName}`
       ) : (
-        <Link href={createHref(`/dependencies/${encodeURIComponent(secret)}`, {})}>{titleOfId(secret)}</Link>
+        <Link href={createHref(`/dependencies/${encodeURIComponent(secret)}`)}>{titleOfId(secret)}</Link>
       ),
   },
   { title: "Evidence", cell: ({ evidence }) => evidence },

@@ -175,7 +175,10 @@ function Copies({ settings: { copies, etag } }: { settings: Settings }) {
   );
 }
 
-/** Returns the copies in the text, whose lines have the form `project ID, variable group ID, variable, vault/secret`. */
+/**
+ * Returns the copies in the text, whose lines have the form `project ID, variable group ID, variable, vault/secret`. The API
+ * rejects a line with missing or wrong parts.
+ */
 const copiesOf = (text: string): Settings["copies"] =>
   text
     .split("\n")

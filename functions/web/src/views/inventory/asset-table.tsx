@@ -98,7 +98,7 @@ export function AssetTable({ filters }: { filters: Filters }) {
   /** Bulk actions need more room than a phone has. */
   const canSelect = !useIsNarrow();
   const [knownPages, setKnownPages] = useState<KnownPage[]>(restored?.knownPages ?? [{ start: 0, cursor: undefined }]);
-  /** Number of rows in the known pages. */
+  /** Number of rows in the known pages. One row at first, so that the first page is loaded. */
   const [count, setCount] = useState(restored?.count ?? 1);
   const rows = useVirtualizer({
     count,

@@ -10,7 +10,7 @@ import { fieldText } from "../../parts/form-dialog.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { counted } from "../../parts/plural.ts";
 import { QueryFailure } from "../../parts/query-result.tsx";
-import { SnoozeFields, snoozeOf } from "../../parts/snooze-fields.tsx";
+import { expiryRulesOf, SnoozeFields, snoozeOf } from "../../parts/snooze-fields.tsx";
 import type { Asset } from "./query.ts";
 
 /** Maximum number of selected assets. Each needs some API calls, and the API's rate limit is 60 a minute by default. */
@@ -19,9 +19,6 @@ export const MAX_SELECTED = 20;
 const useStyles = makeStyles({
   bar: { display: "flex", flexWrap: "wrap", gap: tokens.spacingHorizontalS, alignItems: "center" },
 });
-
-/** Types of alert rules about an expiry, which can be snoozed for an asset. */
-const EXPIRY_RULES: Schemas["AlertRule"]["alertType"][] = ["expiration", "expired", "credentialExpiry", "lateRenewal"];
 
 /** The bar above the list with the actions for the selected assets. Rendered only if assets are selected. */
 export function BulkActions({ assets, clear }: { assets: Asset[]; clear(): void }) {
@@ -102,10 +99,6 @@ const resultText = ({ done, existing }: { done: number; existing: number }, thin
 
 /** Value of the choice of an alert rule for all rules about an expiry. */
 const ALL_RULES = "all";
-
-/** Returns the alert rules about an expiry. */
-const expiryRulesOf = (rules: Schemas["AlertRule"][]) =>
-  rules.filter(({ alertType }) => EXPIRY_RULES.includes(alertType));
 
 /** The button that snoozes the selected assets, for one alert rule or for all rules about an expiry. */
 function SnoozeAssets({ assets }: { assets: Asset[] }) {

@@ -24,9 +24,7 @@ export const COLUMNS: Column[] = [
     title: "Name",
     width: "minmax(64px, 3fr)",
     sort: "name",
-    cell: (asset) => (
-      <Link href={createHref(`/inventory/${encodeURIComponent(asset.id)}`, {})}>{assetName(asset)}</Link>
-    ),
+    cell: (asset) => <Link href={createHref(`/inventory/${encodeURIComponent(asset.id)}`)}>{assetName(asset)}</Link>,
   },
   { id: "status", title: "Status", width: "92px", cell: ({ status }) => <StatusBadge status={status} /> },
   {

@@ -67,7 +67,7 @@ export function Coverage() {
     return coverage.error ? <QueryFailure of={coverage} /> : <Spinner size="small" label="Loading" />;
   }
   const { complete, gaps, subscriptions } = coverage.data;
-  // Without a time, no scan of all subscriptions has finished yet.
+  // Without a time, no scan of all subscriptions has finished yet. The API lists such a gap before those of subscriptions.
   const isUnknown = gaps[0]?.kind === "scan" && gaps[0].at === null;
   return (
     <>

@@ -51,7 +51,7 @@ const COLUMNS: Column<Item>[] = [
   {
     title: "Certificate",
     cell: ({ id, vaultName, name }) => (
-      <Link href={createHref(`/inventory/${encodeURIComponent(id)}`, {})}>
+      <Link href={createHref(`/inventory/${encodeURIComponent(id)}`)}>
         {vaultName}/{name}
       </Link>
     ),

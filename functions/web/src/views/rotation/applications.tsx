@@ -31,7 +31,7 @@ const COLUMNS: Column<Application>[] = [
     // A service principal, whose application another tenant registered, has no view of its own: it can't be rotated here.
     cell: ({ appId, kind, displayName }) =>
       kind === "application" ? (
-        <Link href={createHref(`/rotation/apps/${appId}`, {})}>{displayName}</Link>
+        <Link href={createHref(`/rotation/apps/${appId}`)}>{displayName}</Link>
       ) : (
         `${isolated(displayName)} (registered in another tenant)`
       ),
@@ -48,10 +48,7 @@ const COLUMNS: Column<Application>[] = [
     title: "Rotation",
     cell: ({ appId, displayName, reasons }) =>
       rotationBlockers({ reasons }).length === 0 ? (
-        <Link
-          href={createHref(`/rotation/apps/${appId}`, {})}
-          aria-label={`Check what the rotation needs: ${displayName}`}
-        >
+        <Link href={createHref(`/rotation/apps/${appId}`)} aria-label={`Check what the rotation needs: ${displayName}`}>
           Check what the rotation needs
         </Link>
       ) : (

@@ -73,7 +73,7 @@ export function Matches({ application }: { application: Schemas["Application"] }
   return (
     <>
       <PagedTable
-        of={{ ...list, data: withoutWeak } as typeof list}
+        of={{ ...list, data: withoutWeak }}
         columns={columns}
         keyOf={({ assetId }) => assetId}
         label="Matching key vault secrets"

@@ -44,7 +44,7 @@ function Application({ appId }: { appId: string }) {
       {(data) => (
         <View title={data.displayName}>
           <Text>
-            Client ID: {data.appId}. <Link href={createHref("/rotation", {})}>All applications and rotations</Link>
+            Client ID: {data.appId}. <Link href={createHref("/rotation")}>All applications and rotations</Link>
           </Text>
           {/* `reasons`: why the service can't rotate secrets of the application. The Credentials card shows them beside each client
               secret, so they are shown here only if the application has none. */}

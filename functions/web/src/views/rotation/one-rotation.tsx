@@ -48,7 +48,7 @@ export default function OneRotation() {
                 , next step <Instant at={data.nextAt} relative />
               </>
             )}
-            . <Link href={createHref("/rotation", {})}>All applications and rotations</Link>
+            . <Link href={createHref("/rotation")}>All applications and rotations</Link>
           </Text>
           <Keys rotation={data} />
           {data.attention && <Attention attention={data.attention} />}

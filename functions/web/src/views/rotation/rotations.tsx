@@ -23,7 +23,7 @@ const COLUMNS: Column<Summary>[] = [
       rotation.rotationId === null ? (
         rotation.appName
       ) : (
-        <Link href={createHref(`/rotation/${rotation.rotationId}`, {})}>{subjectOf(rotation)}</Link>
+        <Link href={createHref(`/rotation/${rotation.rotationId}`)}>{subjectOf(rotation)}</Link>
       ),
   },
   {

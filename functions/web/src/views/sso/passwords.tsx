@@ -16,6 +16,7 @@ export function Passwords({ saved }: { saved: Schemas["SsoConfiguration"] }) {
           the alert Break-glass administrator signed in.
         </Text>
         <div>
+          {/* Two keys: after the change, the open dialog must not turn into the form of the opposite change. */}
           <Operate
             key="on"
             operation="putSsoConfiguration"

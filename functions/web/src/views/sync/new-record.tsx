@@ -70,6 +70,7 @@ function SourceAndTargetFields() {
         value={provider}
         choose={setProvider}
       />
+      {/* The key discards the selected service, which another provider does not have. */}
       <ChoiceField key={provider} name="targetService" label="Service" options={serviceNames(provider)} />
       <TextField
         name="targetName"

@@ -33,7 +33,7 @@ export default function OneRecord() {
       {(data) => (
         <View title={`Sync of ${data.sourceVault}/${data.sourceSecret}`}>
           <Text>
-            Target: {targetText(data)}. <Link href={createHref("/sync", {})}>All syncs</Link>
+            Target: {targetText(data)}. <Link href={createHref("/sync")}>All syncs</Link>
           </Text>
           <Actions record={data} />
           <Card title="Status">
@@ -131,7 +131,7 @@ function Actions({ record }: { record: SyncRecord }) {
           await remove({
             params: { ...conditionalParams, query: { removeTarget: form.has("removeTarget") } },
           });
-          location.hash = createHref("/sync", {});
+          location.hash = createHref("/sync");
         }}
       >
         <Text>

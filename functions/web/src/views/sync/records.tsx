@@ -16,7 +16,7 @@ const COLUMNS: Column<SyncRecord>[] = [
   {
     title: "Source secret",
     cell: ({ recordId, sourceVault, sourceSecret }) => (
-      <Link href={createHref(`/sync/${recordId}`, {})}>
+      <Link href={createHref(`/sync/${recordId}`)}>
         {sourceVault}/{sourceSecret}
       </Link>
     ),
