@@ -122,7 +122,12 @@ export interface ApplicationsService {
   moment(): Promise<Moment>;
 }
 
-const NO_SIGN_INS: SignInEvidence = { workspaces: 0, completeSince: undefined, lastSignIn: () => undefined };
+const NO_SIGN_INS: SignInEvidence = {
+  workspaces: 0,
+  completeSince: undefined,
+  completeUntil: undefined,
+  lastSignIn: () => undefined,
+};
 
 /** Creates the discovery and the lists of applications. */
 export function createApplications(

@@ -12,6 +12,8 @@ export interface SignInEvidence {
    * contains sign-ins.
    */
   completeSince: string | undefined;
+  /** Time until which that log was read. Later sign-ins are unknown. Undefined without `completeSince`. */
+  completeUntil: string | undefined;
   /** Returns the time of the last logged sign-in with a credential. Undefined if no log has one. */
   lastSignIn(credential: { appId: string; keyId: string }): string | undefined;
 }
@@ -36,22 +38,37 @@ export const BLIND_SPOT_TEXTS: Record<(typeof BLIND_SPOTS)[number], string> = {
 /** Returns whether a credential is a client secret, whose use the log of sign-ins shows. */
 export const isClientSecret = ({ kind }: Pick<ApplicationCredential, "kind">): boolean => kind === "secret";
 
-/** Returns the use of a client secret. The idle time starts at the latest of its creation, its last use and the log's start. */
+/**
+ * Returns whether a secret protects the private key with which Microsoft Entra signs SAML tokens. Nothing signs in with it, so it is
+ * never idle. Such a key is joined with its certificate (`otherKeyIds`), which has the usage `Verify`:
+ * https://learn.microsoft.com/graph/application-saml-sso-configure-api
+ */
+export const protectsSigningKey = (
+  { credentials }: Pick<ApplicationRecord, "credentials">,
+  { kind, of }: Pick<ApplicationCredential, "kind" | "of">,
+): boolean =>
+  kind === "secret" &&
+  of === "servicePrincipal" &&
+  credentials.some(
+    (one) => one.kind === "certificate" && (one.usage === "Sign" || (one.otherKeyIds ?? []).length > 0),
+  );
+
+/**
+ * Returns the use of a client secret. The idle time starts at the latest of its creation, its last use and the log's start, and ends
+ * when the log was last read.
+ */
 export function usageOf(
   { appId }: Pick<ApplicationRecord, "appId">,
   { keyId, startsOn }: Pick<ApplicationCredential, "keyId" | "startsOn">,
   evidence: SignInEvidence,
-  now: number,
 ): CredentialUsage {
   const lastUsedAt = evidence.lastSignIn({ appId, keyId });
-  const { completeSince } = evidence;
-  if (completeSince === undefined)
+  const { completeSince, completeUntil } = evidence;
+  if (completeSince === undefined || completeUntil === undefined)
     return { lastUsedAt, idleDays: undefined, evidence: withoutLog(evidence, lastUsedAt) };
   const idleSince = Math.max(Date.parse(completeSince), startsOn === undefined ? 0 : startsOn * 1000);
-  const idleDays = Math.max(
-    0,
-    Math.floor((now - Math.max(idleSince, Date.parse(lastUsedAt ?? completeSince))) / DAY_MS),
-  );
+  const unusedSince = Math.max(idleSince, Date.parse(lastUsedAt ?? completeSince));
+  const idleDays = Math.max(0, Math.floor((Date.parse(completeUntil) - unusedSince) / DAY_MS));
   const since = completeSince.slice(0, 10);
   const text =
     lastUsedAt === undefined

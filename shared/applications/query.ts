@@ -18,7 +18,7 @@ import {
   States,
   serviceIdentities,
 } from "./application.ts";
-import { type CredentialUsage, isClientSecret, type SignInEvidence, usageOf } from "./credential-usage.ts";
+import { type CredentialUsage, isClientSecret, protectsSigningKey, type SignInEvidence, usageOf } from "./credential-usage.ts";
 import { type Reason, reasonsAgainst } from "./rotatable.ts";
 
 // Lists stored applications by name, with filters.
@@ -101,7 +101,7 @@ export const foundApplication = (
   tenantId: state?.tenantId ?? "",
   serviceObjectIds: serviceIdentities(state),
   lastSeenAt: state?.applicationsAt,
-  usageOf: (credential) => usageOf(app, credential, signIns, now),
+  usageOf: (credential) => usageOf(app, credential, signIns),
 });
 
 /** Returns the number of known applications. One request. */
@@ -144,7 +144,10 @@ function matcher(
   if (idle !== undefined)
     conditions.push((app) =>
       app.credentials.some(
-        (one) => isClientSecret(one) && (usageOf(app, one, signIns, moment.now).idleDays ?? -1) >= idle,
+        (one) =>
+          isClientSecret(one) &&
+          !protectsSigningKey(app, one) &&
+          (usageOf(app, one, signIns).idleDays ?? -1) >= idle,
       ),
     );
   return conditions.length === 0 ? undefined : (app) => conditions.every((test) => test(app));

@@ -134,12 +134,12 @@ function trustedIdentity(consumer: SecretConsumer, application: ApplicationConte
       : {
           text: "Change the program: request a token of the identity for the audience, and send it as the client assertion in place of the secret. Deploy the change, and check that it signs in.",
         },
-    site !== undefined && settings.length > 0
-      ? {
+    ...(site !== undefined && settings.length > 0
+      ? settings.map((setting) => ({
           text: "Remove the setting with the secret.",
-          command: az(`${site} config appsettings delete`, { ...place, "setting-names": settings[0]! }),
-        }
-      : { text: "Remove the secret from the configuration of the consumer." },
+          command: az(`${site} config appsettings delete`, { ...place, "setting-names": setting }),
+        }))
+      : [{ text: "Remove the secret from the configuration of the consumer." }]),
   ];
   return {
     by: "managedIdentity",

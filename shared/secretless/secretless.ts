@@ -1,5 +1,5 @@
 import type { ApplicationsService } from "../applications/applications.ts";
-import { isClientSecret } from "../applications/credential-usage.ts";
+import { isClientSecret, protectsSigningKey } from "../applications/credential-usage.ts";
 import type { FoundApplication } from "../applications/query.ts";
 import type { Dependencies } from "../dependencies/dependencies.ts";
 import { assetId } from "../inventory/asset.ts";
@@ -153,7 +153,8 @@ function reportOf(
 const FEDERATED_UNREAD: Unknown = {
   code: "federatedCredentialsUnread",
   message: "The federated credentials of the application could not be read, so the limit of 20 was not checked.",
-  remedy: "Grant the service's identity the application permission Application.Read.All of Microsoft Graph.",
+  remedy:
+    "Grant the service's identity the application permission Application.Read.All of Microsoft Graph, or repeat the request later if Microsoft Graph did not respond.",
 };
 
 /** Uses that no source of this service shows. */
@@ -173,9 +174,8 @@ const NEVER_SEEN: readonly Unknown[] = [
 ];
 
 /** Returns what makes all plans for a secret impossible. */
-function blockersOf({ app }: FoundApplication, { of }: FoundApplication["app"]["credentials"][number]): Blocker[] {
-  const signsTokens = app.credentials.some((one) => one.kind === "certificate" && one.usage === "Sign");
-  if (of === "servicePrincipal" && signsTokens)
+function blockersOf({ app }: FoundApplication, secret: FoundApplication["app"]["credentials"][number]): Blocker[] {
+  if (protectsSigningKey(app, secret))
     return [
       {
         code: "samlSigning",

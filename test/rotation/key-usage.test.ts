@@ -4,19 +4,21 @@ import { keyUsageOf, type VaultReads } from "../../shared/rotation/resource-keys
 
 // Since when a key of an Azure resource was not read, from the logs of the vaults that store it.
 
-const NOW = Date.parse("2026-11-28T12:00:00.000Z");
+const NOW = "2026-11-28T12:00:00.000Z";
 const place = (vaultName: string, secretName = "key") => ({ vaultName, secretName }) as CredentialPlace;
 const reads = (
   completeSince: string | undefined,
   lastReads: [string, string][] = [],
   synced: string[] = [],
+  completeUntil = NOW,
 ): VaultReads => ({
   completeSince,
+  completeUntil: completeSince && completeUntil,
   lastReads: new Map(lastReads),
   synced: new Set(synced),
 });
 const idleDays = (places: CredentialPlace[], vaults: [string, VaultReads | undefined][]) =>
-  keyUsageOf(places, new Map(vaults), NOW).idleDays;
+  keyUsageOf(places, new Map(vaults)).idleDays;
 
 test("the idle time is proven by the log that starts last, and ends with the last read of any place", () => {
   const [first, second] = [place("kv-A"), place("kv-b", "Key")];
@@ -41,6 +43,22 @@ test("the idle time is proven by the log that starts last, and ends with the las
       ],
     ),
   ).toBe(3);
+});
+
+test("the idle time ends when the log of a vault was last read", () => {
+  const [first, second] = [place("kv-a"), place("kv-b")];
+  const complete = reads("2026-08-30T00:00:00.000Z");
+  const late = reads("2026-08-30T00:00:00.000Z", [], [], "2026-11-27T00:00:00.000Z");
+  expect(idleDays([first], [["kv-a", late]])).toBe(89);
+  expect(
+    idleDays(
+      [first, second],
+      [
+        ["kv-a", complete],
+        ["kv-b", late],
+      ],
+    ),
+  ).toBe(89);
 });
 
 test("without a complete log of each vault, or with a synced secret, nothing is said to be idle", () => {

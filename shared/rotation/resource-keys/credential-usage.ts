@@ -7,6 +7,8 @@ import type { CredentialPlace } from "./credential-list.ts";
 export interface VaultReads {
   /** Time since when at least one current log has all events of the vault. Undefined if there is none. */
   completeSince: string | undefined;
+  /** Time until which that log was read. Later reads are unknown. */
+  completeUntil: string | undefined;
   /** Last read of each secret, by name in lower case. */
   lastReads: ReadonlyMap<string, string>;
   /** Secrets that this service copies to other stores, by name in lower case. Its own reads are not in `lastReads`. */
@@ -36,31 +38,31 @@ export const KEY_BLIND_SPOT_TEXTS: Record<(typeof KEY_BLIND_SPOTS)[number], stri
 export function keyUsageOf(
   places: readonly CredentialPlace[],
   reads: ReadonlyMap<string, VaultReads | undefined>,
-  now: number,
 ): KeyUsage {
   const found = places.map(({ vaultName, secretName }) => {
     const vault = reads.get(vaultName.toLowerCase());
     const name = secretName.toLowerCase();
     const lastReadAt = vault?.lastReads.get(name);
-    const isProven = vault?.completeSince !== undefined && !vault.synced.has(name);
-    return { place: `${vaultName}/${secretName}`, lastReadAt, since: isProven ? vault.completeSince : undefined };
+    const { completeSince, completeUntil } = vault?.synced.has(name) ? {} : (vault ?? {});
+    return { place: `${vaultName}/${secretName}`, lastReadAt, since: completeSince, until: completeUntil };
   });
   const lastReadAt = found
     .flatMap((one) => one.lastReadAt ?? [])
     .sort()
     .at(-1);
-  const unproven = found.find(({ since }) => since === undefined);
+  const unproven = found.find(({ since, until }) => since === undefined || until === undefined);
   if (unproven !== undefined || found.length === 0) {
     const which = unproven === undefined ? "it" : unproven.place;
     const evidence = `Unknown: no complete log shows who reads ${which}. Send the audit events of the vault to a workspace in LOG_ANALYTICS_WORKSPACE_IDS. A secret that a sync record copies is never idle.`;
     return { lastReadAt, idleDays: undefined, evidence };
   }
-  // All places have a start here. The latest start or read limits what is proven for all of them.
+  // All places have a period here. The latest start or read, and the earliest end, limit what is proven for all of them.
   const idleSince = found
     .flatMap((one) => [one.since ?? "", one.lastReadAt ?? ""])
     .sort()
     .at(-1)!;
-  const idleDays = Math.max(0, Math.floor((now - Date.parse(idleSince)) / DAY_MS));
+  const idleUntil = found.map(({ until }) => until ?? "").sort()[0]!;
+  const idleDays = Math.max(0, Math.floor((Date.parse(idleUntil) - Date.parse(idleSince)) / DAY_MS));
   const since = found
     .map((one) => one.since ?? "")
     .sort()
