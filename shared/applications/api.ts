@@ -7,13 +7,7 @@ import { queryBoolean } from "../platform/http/query-boolean.ts";
 import { wholeNumber } from "../platform/http/whole-number.ts";
 import { ListFailure, RUN_STATUSES } from "../platform/runs/discovery-runs.ts";
 import { type ApplicationRecord, FederatedCredential, type RunRecord } from "./application.ts";
-import {
-  BLIND_SPOT_TEXTS,
-  BLIND_SPOTS,
-  type CredentialUsage,
-  isClientSecret,
-  protectsSigningKey,
-} from "./credential-usage.ts";
+import { BLIND_SPOT_TEXTS, BLIND_SPOTS, type CredentialUsage, isClientSecret } from "./credential-usage.ts";
 import type { FoundApplication } from "./query.ts";
 import { REASONS } from "./rotatable.ts";
 
@@ -118,7 +112,7 @@ const Credential = z
       .meta({ description: "Status by the time until expiry and the compliance policy, computed at request time." }),
     daysUntilExpiry: z.int().nullable(),
     usage: CredentialUsageView.nullable().meta({
-      description: "Use of a client secret, as sign-in logs show it. Null for a certificate, and for a secret that protects a SAML signing key.",
+      description: "Use of a client secret, as sign-in logs show it. Null for a certificate.",
     }),
   })
   .meta({ id: "ApplicationCredential" });
@@ -193,11 +187,10 @@ export function applicationView(application: FoundApplication, moment: Moment): 
 }
 
 function credentialView(
-  { app, tenantId, usageOf }: FoundApplication,
+  { app: { appId }, tenantId, usageOf }: FoundApplication,
   credential: ApplicationRecord["credentials"][number],
   moment: Moment,
 ): z.infer<typeof Credential> {
-  const { appId } = app;
   const { keyId, kind, of, displayName, hint, thumbprint, startsOn, expiresOn } = credential;
   const assetKey = { vaultName: holderName(tenantId, bucketOf(appId)), type: kind, name: credentialName(appId, keyId) };
   return {
@@ -212,8 +205,7 @@ function credentialView(
     expiresOn: toInstant(expiresOn),
     status: statusOf(expiresOn, moment),
     daysUntilExpiry: expiresOn === undefined ? null : daysUntil(expiresOn, moment),
-    usage:
-      isClientSecret(credential) && !protectsSigningKey(app, credential) ? usageView(usageOf(credential)) : null,
+    usage: isClientSecret(credential) ? usageView(usageOf(credential)) : null,
   };
 }
 

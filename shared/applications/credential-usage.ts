@@ -39,21 +39,6 @@ export const BLIND_SPOT_TEXTS: Record<(typeof BLIND_SPOTS)[number], string> = {
 export const isClientSecret = ({ kind }: Pick<ApplicationCredential, "kind">): boolean => kind === "secret";
 
 /**
- * Returns whether a secret protects the private key with which Microsoft Entra signs SAML tokens. Nothing signs in with it, so it is
- * never idle. Such a key is joined with its certificate (`otherKeyIds`), which has the usage `Verify`:
- * https://learn.microsoft.com/graph/application-saml-sso-configure-api
- */
-export const protectsSigningKey = (
-  { credentials }: Pick<ApplicationRecord, "credentials">,
-  { kind, of }: Pick<ApplicationCredential, "kind" | "of">,
-): boolean =>
-  kind === "secret" &&
-  of === "servicePrincipal" &&
-  credentials.some(
-    (one) => one.kind === "certificate" && (one.usage === "Sign" || (one.otherKeyIds ?? []).length > 0),
-  );
-
-/**
  * Returns the use of a client secret. The idle time starts at the latest of its creation, its last use and the log's start, and ends
  * when the log was last read.
  */

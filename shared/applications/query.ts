@@ -18,7 +18,7 @@ import {
   States,
   serviceIdentities,
 } from "./application.ts";
-import { type CredentialUsage, isClientSecret, protectsSigningKey, type SignInEvidence, usageOf } from "./credential-usage.ts";
+import { type CredentialUsage, isClientSecret, type SignInEvidence, usageOf } from "./credential-usage.ts";
 import { type Reason, reasonsAgainst } from "./rotatable.ts";
 
 // Lists stored applications by name, with filters.
@@ -143,12 +143,7 @@ function matcher(
     conditions.push((app) => (reasonsAgainst(app, rights, moment.now).length === 0) === rotatable);
   if (idle !== undefined)
     conditions.push((app) =>
-      app.credentials.some(
-        (one) =>
-          isClientSecret(one) &&
-          !protectsSigningKey(app, one) &&
-          (usageOf(app, one, signIns).idleDays ?? -1) >= idle,
-      ),
+      app.credentials.some((one) => isClientSecret(one) && (usageOf(app, one, signIns).idleDays ?? -1) >= idle),
     );
   return conditions.length === 0 ? undefined : (app) => conditions.every((test) => test(app));
 }

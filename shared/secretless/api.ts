@@ -16,7 +16,7 @@ import {
 const Blocker = z.object({
   code: z.enum(BLOCKERS).meta({
     description:
-      "`foreignApplication`: the application belongs to another tenant. `samlSigning`: the secret protects a SAML signing key. `federatedCredentialLimit`: no room for another federated credential. `outsideAzure`: readers of a copy in another cloud are unknown. `unknownKind`: the service does not know how the consumer signs in.",
+      "`foreignApplication`: the application belongs to another tenant. `federatedCredentialLimit`: no room for another federated credential. `outsideAzure`: readers of a copy in another cloud are unknown. `unknownKind`: the service does not know how the consumer signs in.",
   }),
   message: z.string().meta({
     description: "The reason, and what to do.",

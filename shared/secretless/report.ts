@@ -16,13 +16,7 @@ export const REPLACEMENTS = ["managedIdentity", "federatedCredential", "none", "
 export const IDENTITY_MODES = ["trusted", "instead"] as const;
 
 /** Reasons that keep a secret, or one of its consumers, from working without it. */
-export const BLOCKERS = [
-  "foreignApplication",
-  "samlSigning",
-  "federatedCredentialLimit",
-  "outsideAzure",
-  "unknownKind",
-] as const;
+export const BLOCKERS = ["foreignApplication", "federatedCredentialLimit", "outsideAzure", "unknownKind"] as const;
 
 /** `possible`: for every known consumer. `partly`: for some. `blocked`: for none. `unknown`: no consumer decides. */
 export const VERDICTS = ["possible", "partly", "blocked", "unknown"] as const;

@@ -1,5 +1,5 @@
 import type { ApplicationsService } from "../applications/applications.ts";
-import { isClientSecret, protectsSigningKey } from "../applications/credential-usage.ts";
+import { isClientSecret } from "../applications/credential-usage.ts";
 import type { FoundApplication } from "../applications/query.ts";
 import type { Dependencies } from "../dependencies/dependencies.ts";
 import { assetId } from "../inventory/asset.ts";
@@ -127,7 +127,7 @@ function reportOf(
     .filter(({ id }) => read.targets.get(id)?.provider !== "azure")
     .map((one) => ({ ...one, replacement: replacementOf(one, context, read.targets.get(one.id)) }));
   const assessed = applyLimit(consumers, app.details?.federated.length);
-  const blockers = blockersOf(found, secret);
+  const blockers = blockersOf(found);
   const usage = found.usageOf(secret);
   const storing = places.filter(mayStore).map(({ match }) => ({
     assetId: assetId({ ...match.secret, type: "secret" }),
@@ -174,15 +174,7 @@ const NEVER_SEEN: readonly Unknown[] = [
 ];
 
 /** Returns what makes all plans for a secret impossible. */
-function blockersOf({ app }: FoundApplication, secret: FoundApplication["app"]["credentials"][number]): Blocker[] {
-  if (protectsSigningKey(app, secret))
-    return [
-      {
-        code: "samlSigning",
-        message:
-          "The secret protects the private key with which Microsoft Entra signs SAML tokens for the application. Nothing signs in with it. Renew it with the signing certificate.",
-      },
-    ];
+function blockersOf({ app }: FoundApplication): Blocker[] {
   if (app.kind === "servicePrincipal")
     return [
       {

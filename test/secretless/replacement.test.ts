@@ -96,12 +96,12 @@ test("consumers that can share a managed identity need one federated credential,
   expect(blockersAt(undefined)).toEqual([]);
 });
 
-test("a secret of SAML or of another tenant is blocked, and an unsearched one is unknown, whatever its consumers", () => {
+test("a secret of another tenant is blocked, and an unsearched one is unknown, whatever its consumers", () => {
   const consumers = [assessed(consumer("webApp"))];
-  const blockers = [{ code: "samlSigning" as const, message: "It signs." }];
+  const blockers = [{ code: "foreignApplication" as const, message: "It is foreign." }];
   expect(verdictOf(consumers, { blockers, usage, isComplete: true })).toEqual({
     verdict: "blocked",
-    reason: "It signs.",
+    reason: "It is foreign.",
   });
   expect(verdictOf(consumers, { blockers: [], usage, isComplete: false }).verdict).toBe("unknown");
   expect(verdictOf(consumers, { blockers: [], usage, isComplete: true }).verdict).toBe("possible");
