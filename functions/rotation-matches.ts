@@ -175,7 +175,7 @@ const getSecretless = endpoint({
   route: "api/automation/rotation/apps/{app_id}/secretless",
   summary: "Report whether an application can work without its client secrets",
   description:
-    "Returns for each client secret the known consumers, what can replace it for each, and a plan with commands. Reads no value and changes nothing. Consumers come from matches, dependencies and sync records as they are stored, and the federated credentials from Microsoft Graph, at most once a day. A placeholder in <…> stands for each part that the service can't know. `unknown` lists what was not searched: a consumer that is not listed can still exist.",
+    "Returns for each client secret the known consumers, what can replace it for each, and a plan with commands. Reads no value and changes nothing. Consumers come from matches, dependencies and sync records as they are stored, and the federated credentials from Microsoft Graph, at most once a day. A placeholder in <…> stands for each part that the service can't know. `unknown` lists the sources that were not searched: a consumer that is not listed can still exist.",
   tag,
   access: "user",
   tier: "pro",

@@ -71,7 +71,7 @@ export const CredentialUsageView = z
       description: "Number of whole days without a sign-in, as complete logs prove. Null if no log proves it.",
     }),
     evidence: z.string().meta({
-      description: "What the logs show, or which log is missing.",
+      description: "Result of the logs, or the missing log, as a sentence.",
       example: "The last sign-in with it in the log was on 2026-11-02. The log is complete since 2026-08-01.",
     }),
     blindSpots: z.array(z.enum(BLIND_SPOTS)).meta({

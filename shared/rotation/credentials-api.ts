@@ -117,7 +117,7 @@ export const CredentialView = z
             "Number of whole days in which none of the vault secrets was read, as complete logs prove. Null if no log proves it.",
         }),
         evidence: z.string().meta({
-          description: "What the logs show, or which log is missing.",
+          description: "Result of the logs, or the missing log, as a sentence.",
           example: "No read of its vault secrets is in the logs, which are complete since 2026-08-01.",
         }),
         blindSpots: z.array(z.enum(KEY_BLIND_SPOTS)).meta({

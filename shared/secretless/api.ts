@@ -25,9 +25,14 @@ const Blocker = z.object({
 });
 
 const Unknown = z.object({
-  code: z.string().meta({ description: "What kind of source was not searched.", example: "handMadeCopies" }),
+  code: z
+    .string()
+    .meta({
+      description: "Kind of the source that was not searched, or of the use that no source shows.",
+      example: "handMadeCopies",
+    }),
   message: z.string().meta({
-    description: "What is unknown.",
+    description: "Unknown facts, as a sentence.",
     example: "Copies that people made by hand, and programs outside the searched systems, are unknown.",
   }),
   remedy: z.string().meta({
@@ -108,7 +113,7 @@ const Consumer = z
     questions: z
       .array(
         z.object({
-          name: z.string().meta({ description: "What is unknown.", example: "principal ID of the managed identity" }),
+          name: z.string().meta({ description: "Unknown fact.", example: "principal ID of the managed identity" }),
           how: z.string().meta({
             description: "How to find it out.",
             example: "The plan creates the identity and reads its principal ID.",
@@ -146,7 +151,7 @@ const Secret = z
     consumers: z.array(Consumer).meta({ description: "Known consumers, by ID." }),
     blockers: z.array(Blocker).meta({ description: "Reasons that concern the secret itself." }),
     plan: z.array(Step).meta({ description: "Steps in their order. Empty if no consumer can be changed." }),
-    unknown: z.array(Unknown).meta({ description: "What is unknown about the consumers of this secret." }),
+    unknown: z.array(Unknown).meta({ description: "Unknown facts about the consumers of this secret." }),
   })
   .meta({ id: "SecretlessSecret" });
 
@@ -176,7 +181,7 @@ export const Secretless = z
       .meta({ description: "Existing federated credentials. Null if they could not be read; see `unknown`." }),
     secrets: z.array(Secret).meta({ description: "Client secrets of the application." }),
     unknown: z.array(Unknown).meta({
-      description: "What was not searched for all secrets, and uses that no source shows. Never empty.",
+      description: "Sources that were not searched for all secrets, and uses that no source shows. Never empty.",
     }),
   })
   .meta({ id: "Secretless" });

@@ -1,11 +1,10 @@
 import { expect, test } from "vitest";
-import type { CredentialPlace } from "../../shared/rotation/resource-keys/credential-list.ts";
 import { keyUsageOf, type VaultReads } from "../../shared/rotation/resource-keys/credential-usage.ts";
 
 // Since when a key of an Azure resource was not read, from the logs of the vaults that store it.
 
 const NOW = "2026-11-28T12:00:00.000Z";
-const place = (vaultName: string, secretName = "key") => ({ vaultName, secretName }) as CredentialPlace;
+const place = (vaultName: string, secretName = "key") => ({ vaultName, secretName });
 const reads = (
   completeSince: string | undefined,
   lastReads: [string, string][] = [],
@@ -17,7 +16,7 @@ const reads = (
   lastReads: new Map(lastReads),
   synced: new Set(synced),
 });
-const idleDays = (places: CredentialPlace[], vaults: [string, VaultReads | undefined][]) =>
+const idleDays = (places: ReturnType<typeof place>[], vaults: [string, VaultReads | undefined][]) =>
   keyUsageOf(places, new Map(vaults)).idleDays;
 
 test("the idle time is proven by the log that starts last, and ends with the last read of any place", () => {

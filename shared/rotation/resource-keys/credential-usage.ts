@@ -1,5 +1,4 @@
 import { DAY_MS } from "../../platform/time.ts";
-import type { CredentialPlace } from "./credential-list.ts";
 
 // When the vault secrets that store a key were last read, as far as vault logs show it.
 
@@ -36,7 +35,7 @@ export const KEY_BLIND_SPOT_TEXTS: Record<(typeof KEY_BLIND_SPOTS)[number], stri
 
 /** Returns the use of a key. A key is idle only if complete logs prove it for each of its places. */
 export function keyUsageOf(
-  places: readonly CredentialPlace[],
+  places: readonly { vaultName: string; secretName: string }[],
   reads: ReadonlyMap<string, VaultReads | undefined>,
 ): KeyUsage {
   const found = places.map(({ vaultName, secretName }) => {
