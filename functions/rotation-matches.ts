@@ -15,6 +15,7 @@ import {
 } from "../shared/rotation/matches-api.ts";
 import { Policy, PolicyChange } from "../shared/rotation/policies-api.ts";
 import { policyView } from "../shared/rotation/views.ts";
+import { Secretless, secretlessView } from "../shared/secretless/api.ts";
 import { endpoint, poison, queue, timer } from "./declare.ts";
 
 /*
@@ -168,6 +169,22 @@ const deleteRotationPolicy = endpoint({
   },
 });
 
+const getSecretless = endpoint({
+  name: "getSecretless",
+  method: "GET",
+  route: "api/automation/rotation/apps/{app_id}/secretless",
+  summary: "Report whether an application can work without its client secrets",
+  description:
+    "Returns for each client secret the known consumers, what can replace it for each, and a plan with commands. Reads no value and changes nothing. Consumers come from matches, dependencies and sync records as they are stored, and the federated credentials from Microsoft Graph, at most once a day. A placeholder in <…> stands for each part that the service can't know. `unknown` lists the sources that were not searched: a consumer that is not listed can still exist.",
+  tag,
+  access: "user",
+  tier: "pro",
+  params,
+  responds: { 200: Secretless },
+  problems: ["notFound"],
+  handle: async ({ params, services }) => ok(secretlessView(await services.secretless.report(params.app_id))),
+});
+
 export const endpoints = [
   listRotationMatches,
   verifyRotationMatch,
@@ -175,6 +192,7 @@ export const endpoints = [
   getRotationPolicy,
   setRotationPolicy,
   deleteRotationPolicy,
+  getSecretless,
 ];
 
 export const timers = [

@@ -18,7 +18,7 @@ export interface ApplicationServices {
 export function createApplicationServices(
   platform: Platform,
   { compliance, writer, inventory, alerts }: InventoryServices & { alerts: Alerts },
-  automation: () => Pick<AutomationServices, "policies">,
+  automation: () => Pick<AutomationServices, "policies" | "logs">,
 ): ApplicationServices {
   const { config, clock, randomness, log, tables, queues, audit, licensed, graph, ownTenantId } = platform;
   const sharedDeps = {
@@ -40,6 +40,7 @@ export function createApplicationServices(
     ...sharedDeps,
     graph,
     tenantId: ownTenantId,
+    signInsOf: (appId) => automation().logs.usage.signInEvidence(appId),
     policiesOf: async (appIds) => {
       const policies = await automation().policies.getMany(appIds);
       return new Map([...policies].map(([appId, policy]) => [appId, policyView(policy)]));

@@ -46,6 +46,7 @@ import { type Credentials, createCredentials } from "../../shared/rotation/resou
 import { createKeysClient } from "../../shared/rotation/resource-keys/keys-client.ts";
 import { createKeyLinks } from "../../shared/rotation/resource-keys/links.ts";
 import { createRotations, type Rotations } from "../../shared/rotation/rotations.ts";
+import { createSecretless, type Secretless } from "../../shared/secretless/secretless.ts";
 import type { Settings } from "../../shared/settings/settings.ts";
 import { startingSyncOnWrite } from "../../shared/sync/record-vaults.ts";
 import type { Sync } from "../../shared/sync/sync.ts";
@@ -67,6 +68,7 @@ export interface AutomationServices {
   logins: LoginRegistrations;
   /** Returns the database servers whose logins can be registered. @throws {CloudFailure} */
   databaseServers: () => Promise<DatabaseServer[]>;
+  secretless: Secretless;
   /** Reads which keys the service's roles permit it to rotate now. @throws {CloudFailure} */
   keyPermissions: () => Promise<KeyPermissions>;
   rotationNotices: AutomationSource;
@@ -252,6 +254,7 @@ export function createAutomation(deps: {
     units: azureEdges.units,
     audit,
     queues,
+    readsOf: (vaultName) => logs.unused.readsOf(vaultName),
     clock,
     randomness,
     log,
@@ -289,6 +292,7 @@ export function createAutomation(deps: {
     credentials,
     logins,
     databaseServers: async () => listServers(arm, await azureEdges.units()),
+    secretless: createSecretless({ applications, matches, dependencies, sync, cloud: config.cloud }),
     keyPermissions: () =>
       readKeyPermissions({ roles: createRoleAssignments(arm), units: azureEdges.units, ownObjectId }),
     rotationNotices,

@@ -43,7 +43,7 @@ export const LAYERS = [
   ["applications", "b2c"],
   ["rotation", "sync"],
   ["dependencies"],
-  ["alerts", "reconciliation"],
+  ["alerts", "reconciliation", "secretless"],
   ["doctor", "metrics", "signed-rows", "store"],
 ];
 /** Matches Azure packages that call Azure services, for example `@azure/data-tables`, but not the packages that those share. */

@@ -4,12 +4,17 @@ import { daysUntil, type Moment, STATUSES, statusOf } from "../inventory/asset-s
 import { bucketOf, credentialName, holderName } from "../inventory/holder.ts";
 import { pageParameters, queryInstant } from "../platform/http/paging.ts";
 import { queryBoolean } from "../platform/http/query-boolean.ts";
+import { wholeNumber } from "../platform/http/whole-number.ts";
 import { ListFailure, RUN_STATUSES } from "../platform/runs/discovery-runs.ts";
 import { type ApplicationRecord, FederatedCredential, type RunRecord } from "./application.ts";
+import { BLIND_SPOT_TEXTS, BLIND_SPOTS, type CredentialUsage, isClientSecret } from "./credential-usage.ts";
 import type { FoundApplication } from "./query.ts";
 import { REASONS } from "./rotatable.ts";
 
 // Schemas of Entra applications and their discovery in the API, and conversions of stored data to them.
+
+/** Largest value of the filter `idle`. Rows about sign-ins are kept for 400 days. */
+const MAX_IDLE_DAYS = 365;
 
 const instant = z.iso.datetime().meta({ description: "Time, ISO 8601 in UTC." });
 const toInstant = (seconds: number | undefined): string | null =>
@@ -59,6 +64,34 @@ export function runView(run: RunRecord): z.infer<typeof DiscoveryRun> {
   };
 }
 
+export const CredentialUsageView = z
+  .object({
+    lastUsedAt: instant.nullable().meta({ description: "Time of the last logged sign-in. Null if no log has one." }),
+    idleDays: z.int().min(0).nullable().meta({
+      description: "Number of whole days without a sign-in, as complete logs prove. Null if no log proves it.",
+    }),
+    evidence: z.string().meta({
+      description: "Result of the logs, or the missing log, as a sentence.",
+      example: "The last sign-in with it in the log was on 2026-11-02. The log is complete since 2026-08-01.",
+    }),
+    blindSpots: z.array(z.enum(BLIND_SPOTS)).meta({
+      description: `Uses that the logs never show. ${BLIND_SPOTS.map((spot) => `\`${spot}\`: ${BLIND_SPOT_TEXTS[spot]}`).join("; ")}.`,
+    }),
+  })
+  .meta({ id: "CredentialUsage" });
+
+/** Converts the use of a client secret to the form in API responses. */
+export const usageView = ({
+  lastUsedAt,
+  idleDays,
+  evidence,
+}: CredentialUsage): z.infer<typeof CredentialUsageView> => ({
+  lastUsedAt: lastUsedAt ?? null,
+  idleDays: idleDays ?? null,
+  evidence,
+  blindSpots: [...BLIND_SPOTS],
+});
+
 const Credential = z
   .object({
     keyId: z.string(),
@@ -78,6 +111,9 @@ const Credential = z
       .enum(STATUSES)
       .meta({ description: "Status by the time until expiry and the compliance policy, computed at request time." }),
     daysUntilExpiry: z.int().nullable(),
+    usage: CredentialUsageView.nullable().meta({
+      description: "Use of a client secret, as sign-in logs show it. Null for a certificate.",
+    }),
   })
   .meta({ id: "ApplicationCredential" });
 
@@ -124,7 +160,7 @@ export const Application = z
 
 /** Converts an application to the form in API responses. */
 export function applicationView(application: FoundApplication, moment: Moment): z.infer<typeof Application> {
-  const { app, reasons, policy, tenantId, serviceObjectIds, lastSeenAt } = application;
+  const { app, reasons, policy, serviceObjectIds, lastSeenAt } = application;
   return {
     appId: app.appId,
     objectId: app.objectId,
@@ -138,7 +174,7 @@ export function applicationView(application: FoundApplication, moment: Moment): 
         mail: mail ?? null,
         isService: serviceObjectIds.has(id.toLowerCase()),
       })) ?? null,
-    credentials: app.credentials.map((credential) => credentialView(app, credential, tenantId, moment)),
+    credentials: app.credentials.map((credential) => credentialView(application, credential, moment)),
     federated: app.details?.federated ?? null,
     rotatable: reasons.length === 0,
     reasons,
@@ -151,9 +187,8 @@ export function applicationView(application: FoundApplication, moment: Moment): 
 }
 
 function credentialView(
-  { appId }: ApplicationRecord,
+  { app: { appId }, tenantId, usageOf }: FoundApplication,
   credential: ApplicationRecord["credentials"][number],
-  tenantId: string,
   moment: Moment,
 ): z.infer<typeof Credential> {
   const { keyId, kind, of, displayName, hint, thumbprint, startsOn, expiresOn } = credential;
@@ -170,6 +205,7 @@ function credentialView(
     expiresOn: toInstant(expiresOn),
     status: statusOf(expiresOn, moment),
     daysUntilExpiry: expiresOn === undefined ? null : daysUntil(expiresOn, moment),
+    usage: isClientSecret(credential) ? usageView(usageOf(credential)) : null,
   };
 }
 
@@ -186,5 +222,9 @@ export const ApplicationQuery = z.strictObject({
   expiresBefore: queryInstant("start")
     .optional()
     .meta({ description: "Applications with a credential that expires before this date or time.", type: "string" }),
+  idle: wholeNumber(1, MAX_IDLE_DAYS).optional().meta({
+    description:
+      "Applications with a client secret that was not used for this number of days. Only complete sign-in logs prove that, so a secret without such logs is never included.",
+  }),
   ...pageParameters,
 });

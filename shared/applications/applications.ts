@@ -32,6 +32,7 @@ import {
   TABLE,
 } from "./application.ts";
 import { type ApplicationCoverage, readCoverage } from "./coverage.ts";
+import type { SignInEvidence } from "./credential-usage.ts";
 import { type DiscoverDeps, discover } from "./discover.ts";
 import {
   type ApplicationFilter,
@@ -39,6 +40,7 @@ import {
   foundApplication,
   listApplications,
   type PoliciesOf,
+  type SignInsOf,
 } from "./query.ts";
 import { ApplicationRefresh, refreshApplication } from "./refresh.ts";
 import { type Reason, reasonsAgainst } from "./rotatable.ts";
@@ -99,7 +101,7 @@ export interface ApplicationsService {
   handle(message: DiscoverMessage, caller: Caller): Promise<void>;
   /** Ends the run of a message that failed five times as failed. */
   failed(message: DiscoverMessage, caller: Caller): Promise<void>;
-  /** Lists applications by name. Costs at most three requests, and one for each 1,000 applications read. */
+  /** Lists applications by name. See `listApplications` for the number of requests. */
   list(filter: ApplicationFilter, request: PageRequest): Promise<Page<FoundApplication>>;
   /**
    * Returns one application by client ID. Reads its federated credentials and policies from Graph if the stored ones are older
@@ -120,6 +122,13 @@ export interface ApplicationsService {
   moment(): Promise<Moment>;
 }
 
+const NO_SIGN_INS: SignInEvidence = {
+  workspaces: 0,
+  completeSince: undefined,
+  completeUntil: undefined,
+  lastSignIn: () => undefined,
+};
+
 /** Creates the discovery and the lists of applications. */
 export function createApplications(
   deps: DiscoverDeps & {
@@ -129,6 +138,8 @@ export function createApplications(
     licensed: () => Promise<boolean>;
     /** Returns the rotation policies of applications. Default: none. */
     policiesOf?: PoliciesOf;
+    /** Returns the sign-ins in the logs. Default: none, as without logs. */
+    signInsOf?: SignInsOf;
     clock: Clock;
     log: Logger;
     /** Milliseconds that a request waits for its run. Tests set it. */
@@ -136,7 +147,7 @@ export function createApplications(
   },
 ): ApplicationsService {
   const { tables, queues, graph, audit, clock, log, moment } = deps;
-  const { policiesOf = async () => new Map(), waitMs = WAIT_MS } = deps;
+  const { policiesOf = async () => new Map(), signInsOf = async () => NO_SIGN_INS, waitMs = WAIT_MS } = deps;
   const runs = createDiscoveryRuns({ runs: Runs, partitionKey: RUNS }, deps);
 
   /** Works on a run until it ends, or until another worker or message continues it. */
@@ -309,7 +320,8 @@ export function createApplications(
 
     coverage: () => readCoverage(tables),
 
-    list: async (filter, request) => listApplications(filter, request, await moment(), { tables, policiesOf }),
+    list: async (filter, request) =>
+      listApplications(filter, request, await moment(), { tables, policiesOf, signInsOf }),
 
     async get(appId) {
       const id = appId.toLowerCase();
@@ -318,8 +330,13 @@ export function createApplications(
         tables.get(States, APPS, STATE_KEY),
       ]);
       if (!row) throw notFound(`The application ${appId.slice(0, 64)}`);
-      const [app, policies, statusTime] = await Promise.all([withDetails(row), policiesOf([id]), moment()]);
-      return foundApplication(app, state, policies, statusTime);
+      const [app, policies, signIns, statusTime] = await Promise.all([
+        withDetails(row),
+        policiesOf([id]),
+        signInsOf(id),
+        moment(),
+      ]);
+      return foundApplication(app, { state, policies, signIns }, statusTime);
     },
   };
 }

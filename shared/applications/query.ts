@@ -7,6 +7,7 @@ import { undefinedIfLeftOut } from "../platform/storage/left-out-rows.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import {
   APPS,
+  type ApplicationCredential,
   type ApplicationRecord,
   Applications,
   Buckets,
@@ -17,6 +18,7 @@ import {
   States,
   serviceIdentities,
 } from "./application.ts";
+import { type CredentialUsage, isClientSecret, type SignInEvidence, usageOf } from "./credential-usage.ts";
 import { type Reason, reasonsAgainst } from "./rotatable.ts";
 
 // Lists stored applications by name, with filters.
@@ -31,6 +33,8 @@ export interface ApplicationFilter {
   rotatable?: boolean | undefined;
   /** Only applications with a credential that expires before this time. */
   expiresBefore?: Date | undefined;
+  /** Only applications with a client secret that, as complete logs prove, was not used for this number of days. */
+  idle?: number | undefined;
 }
 
 /** An application with data from other rows. */
@@ -44,23 +48,28 @@ export interface FoundApplication {
   serviceObjectIds: ReadonlySet<string>;
   /** Time when all applications were last listed completely. */
   lastSeenAt: string | undefined;
+  /** Returns the use of a client secret, from logs. */
+  usageOf(credential: ApplicationCredential): CredentialUsage;
 }
+
+/** Returns the sign-ins of one application, or of all applications. */
+export type SignInsOf = (appId?: string) => Promise<SignInEvidence>;
 
 /** Returns the rotation policies of applications by client ID. Applications without a policy are absent. */
 export type PoliciesOf = (appIds: readonly string[]) => Promise<ReadonlyMap<string, Record<string, unknown>>>;
 
 /**
- * Lists applications by name. Costs one request for each 1,000 applications read, and one each for the discovery's state, the
- * total and the policies.
+ * Lists applications by name. Costs one request for each 1,000 applications read, one each for the discovery's state, the total
+ * and the policies, and for each log workspace two and one more for each 1,000 credentials that signed in.
  */
 export async function listApplications(
   filter: ApplicationFilter,
   request: PageRequest,
   moment: Moment,
-  { tables, policiesOf }: { tables: Tables; policiesOf: PoliciesOf },
+  { tables, policiesOf, signInsOf }: { tables: Tables; policiesOf: PoliciesOf; signInsOf: SignInsOf },
 ): Promise<Page<FoundApplication>> {
-  const state = await undefinedIfLeftOut(tables.get(States, APPS, STATE_KEY));
-  const matches = matcher(filter, state?.rights, moment);
+  const [state, signIns] = await Promise.all([undefinedIfLeftOut(tables.get(States, APPS, STATE_KEY)), signInsOf()]);
+  const matches = matcher(filter, { rights: state?.rights, signIns }, moment);
   const page = await filteredPage<Row<ApplicationRecord>>(request, {
     filters: fingerprint(Object.entries(filter).filter(([, value]) => value !== undefined)),
     matches,
@@ -68,15 +77,22 @@ export async function listApplications(
     total: matches ? undefined : await numberOfApplications(tables),
   });
   const policies = await policiesOf(page.items.map(({ appId }) => appId));
-  const items = page.items.map((row) => foundApplication(withoutKeys(row), state, policies, moment));
+  const items = page.items.map((row) => foundApplication(withoutKeys(row), { state, policies, signIns }, moment));
   return { ...page, items };
 }
 
-/** Combines an application with its policy and the reasons that prevent its rotation. */
+/** Combines an application with its policy, the use of its secrets, and the reasons that prevent its rotation. */
 export const foundApplication = (
   app: ApplicationRecord,
-  state: StateRecord | undefined,
-  policies: ReadonlyMap<string, Record<string, unknown>>,
+  {
+    state,
+    policies,
+    signIns,
+  }: {
+    state: StateRecord | undefined;
+    policies: ReadonlyMap<string, Record<string, unknown>>;
+    signIns: SignInEvidence;
+  },
   { now }: Pick<Moment, "now">,
 ): FoundApplication => ({
   app,
@@ -85,6 +101,7 @@ export const foundApplication = (
   tenantId: state?.tenantId ?? "",
   serviceObjectIds: serviceIdentities(state),
   lastSeenAt: state?.applicationsAt,
+  usageOf: (credential) => usageOf(app, credential, signIns),
 });
 
 /** Returns the number of known applications. One request. */
@@ -97,8 +114,8 @@ export async function numberOfApplications(tables: Tables): Promise<number> {
 
 /** Returns a function that tests an application against the filter. Undefined if the filter is empty. */
 function matcher(
-  { status, search, owner, rotatable, expiresBefore }: ApplicationFilter,
-  rights: StateRecord["rights"],
+  { status, search, owner, rotatable, expiresBefore, idle }: ApplicationFilter,
+  { rights, signIns }: { rights: StateRecord["rights"]; signIns: SignInEvidence },
   moment: Moment,
 ): ((app: ApplicationRecord) => boolean) | undefined {
   const conditions: ((app: ApplicationRecord) => boolean)[] = [];
@@ -124,5 +141,9 @@ function matcher(
   }
   if (rotatable !== undefined)
     conditions.push((app) => (reasonsAgainst(app, rights, moment.now).length === 0) === rotatable);
+  if (idle !== undefined)
+    conditions.push((app) =>
+      app.credentials.some((one) => isClientSecret(one) && (usageOf(app, one, signIns).idleDays ?? -1) >= idle),
+    );
   return conditions.length === 0 ? undefined : (app) => conditions.every((test) => test(app));
 }

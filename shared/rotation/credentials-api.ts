@@ -12,7 +12,8 @@ import type { DatabaseServer } from "./database-logins/server-list.ts";
 import { namedPlaces } from "./named-places.ts";
 import { DEFAULT_OVERLAP_DAYS, MAX_EXPIRY_DAYS, MAX_OVERLAP_DAYS } from "./policy.ts";
 import type { DatabaseLoginRequest, ResourceKeyRequest } from "./request.ts";
-import { type Credential, credentialOfLogin } from "./resource-keys/credential-list.ts";
+import { type Credential, credentialOfLogin, type UsedCredential } from "./resource-keys/credential-list.ts";
+import { KEY_BLIND_SPOT_TEXTS, KEY_BLIND_SPOTS } from "./resource-keys/credential-usage.ts";
 import type { RunRecord } from "./resource-keys/discovery-run.ts";
 import { KEY_KINDS } from "./resource-keys/kinds.ts";
 import { type Place, placeKey } from "./targets.ts";
@@ -27,6 +28,8 @@ const MAX_LOGIN_PLACES = 20;
 
 /** Largest value of the filter `due`, in days. */
 const MAX_DUE_DAYS = 3650;
+/** Largest value of the filter `idle`, in days. Results of logs are kept for 400 days. */
+const MAX_IDLE_DAYS = 365;
 
 const kindName = z.enum([...KEY_KINDS, ...ENGINES].map(({ name }) => name)).meta({
   description:
@@ -49,6 +52,10 @@ export const CredentialQuery = z.strictObject({
   }),
   due: wholeNumber(0, MAX_DUE_DAYS).optional().meta({
     description: "Only credentials of which a vault secret expires within this number of days, or has expired.",
+  }),
+  idle: wholeNumber(1, MAX_IDLE_DAYS).optional().meta({
+    description:
+      "Only credentials whose vault secrets were not read for this number of days. Only complete logs of the vaults prove that, so a credential without such logs is never included.",
   }),
 });
 
@@ -113,6 +120,28 @@ export const CredentialView = z
           .meta({ id: "CredentialPlace" }),
       )
       .meta({ description: "Vault secrets that store a key of the pair, found by comparing values." }),
+    usage: z
+      .object({
+        lastReadAt: z.iso
+          .datetime()
+          .nullable()
+          .meta({ description: "Time of the last logged read of one of the vault secrets. Null if no log has one." }),
+        idleDays: z.int().min(0).nullable().meta({
+          description:
+            "Number of whole days in which none of the vault secrets was read, as complete logs prove. Null if no log proves it.",
+        }),
+        evidence: z.string().meta({
+          description: "Result of the logs, or the missing log, as a sentence.",
+          example: "No read of its vault secrets is in the logs, which are complete since 2026-08-01.",
+        }),
+        blindSpots: z.array(z.enum(KEY_BLIND_SPOTS)).meta({
+          description: `Uses that the logs never show. ${KEY_BLIND_SPOTS.map((spot) => `\`${spot}\`: ${KEY_BLIND_SPOT_TEXTS[spot]}`).join("; ")}.`,
+        }),
+      })
+      .meta({
+        id: "RotationCredentialUsage",
+        description: "Reads of the vault secrets that store the key, from logs.",
+      }),
   })
   .meta({ id: "RotationCredential" });
 
@@ -180,14 +209,15 @@ export const CredentialDiscovery = z
 const toInstant = (seconds: number | undefined): string | null =>
   seconds === undefined ? null : new Date(seconds * 1000).toISOString();
 
-export function credentialView({
+/** Returns all members of a credential's view except its use. */
+function viewWithoutUsage({
   issuer,
   credentialId,
   resourceId,
   kind,
   pair,
   places,
-}: Credential): z.input<typeof CredentialView> {
+}: Credential): Omit<z.input<typeof CredentialView>, "usage"> {
   const id = parseResourceId(resourceId);
   const names = [...new Set(places.map(({ keyName }) => keyName))];
   // A registration that lacks something can have secrets that name neither user.
@@ -217,6 +247,16 @@ export function credentialView({
     })),
   };
 }
+
+export const credentialView = (credential: UsedCredential): z.input<typeof CredentialView> => ({
+  ...viewWithoutUsage(credential),
+  usage: {
+    lastReadAt: credential.usage.lastReadAt ?? null,
+    idleDays: credential.usage.idleDays ?? null,
+    evidence: credential.usage.evidence,
+    blindSpots: [...KEY_BLIND_SPOTS],
+  },
+});
 
 /**
  * Returns the request of the rotation of a credential.
@@ -302,7 +342,7 @@ export const RegisterCredentialRequest = z
   })
   .meta({ id: "RegisterCredentialRequest" });
 
-export const RegisteredCredential = CredentialView.extend({
+export const RegisteredCredential = CredentialView.omit({ usage: true }).extend({
   credentialId: CredentialView.shape.credentialId.nullable().meta({ description: "Null for a dry run." }),
   missing: z.array(z.string()).meta({
     description: "What prevents the registration, as sentences. Empty after a registration.",
@@ -322,7 +362,7 @@ export const registrationRequestOf = ({
 
 /** Returns the view of a login that was registered. */
 export const registeredView = (login: DatabaseLogin): z.input<typeof RegisteredCredential> => ({
-  ...credentialView(credentialOfLogin(login)),
+  ...viewWithoutUsage(credentialOfLogin(login)),
   missing: [],
 });
 

@@ -506,6 +506,40 @@ test("a secret is unused if complete logs show no read during the days of the po
   expect(changed.slice(2)).toEqual([[VAULT, "secret.db", "secret.my-API", "secret.never"]]);
 });
 
+test("sign-in logs prove the time without use only since their last long gap", async () => {
+  const { start } = createInstances();
+  const logs = start();
+  const signIn = (keyId: string, daysAgo: number) =>
+    control().logs.addEvent("law-operations", {
+      table: "AADServicePrincipalSignInLogs",
+      at: now() - daysAgo * DAY_MS,
+      appId: READER,
+      keyId,
+      name: "Shop",
+      result: "0",
+    });
+  const evidence = async () => {
+    await readWorkspace(logs.source);
+    return await logs.usage.signInEvidence(READER);
+  };
+  const daysSince = (time: string | undefined) => time && Math.round((now() - Date.parse(time)) / DAY_MS);
+  expect(await logs.usage.signInEvidence()).toMatchObject({ workspaces: 1, completeSince: undefined });
+  for (const daysAgo of [6, 3, 0.1]) signIn(OTHER_READER, daysAgo);
+  const first = await evidence();
+  expect(daysSince(first.completeSince)).toBe(6);
+  expect(daysSince(first.lastSignIn({ appId: READER, keyId: OTHER_READER }))).toBe(0);
+  expect(first.lastSignIn({ appId: READER, keyId: READER })).toBeUndefined();
+
+  // Without any sign-in for longer than a long weekend, the log counts as interrupted.
+  control().moveClock(5 * DAY_MS);
+  const interrupted = await evidence();
+  expect(interrupted.completeSince).toBeUndefined();
+  expect(daysSince(interrupted.lastSignIn({ appId: READER, keyId: OTHER_READER }))).toBe(5);
+  signIn(OTHER_READER, 0.01);
+  control().moveClock(2 * DAY_MS);
+  expect(daysSince((await evidence()).completeSince)).toBe(2);
+});
+
 test("all secrets of a vault with 20,000 secrets are evaluated", async () => {
   const logs = createInstances().start();
   const createdOn = Math.floor((now() - 300 * DAY_MS) / 1000);

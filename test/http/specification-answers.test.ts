@@ -28,6 +28,9 @@ const ADDED: readonly string[] = [
   "POST /b2c/tenants/{tenant_id}/discover: + .body.counts.expired",
   "POST /api/automation/rotation/discover: + .body.unnamedOwners",
   "GET /api/automation/rotation/apps: + .body.items[].owners[].isService",
+  ...["lastUsedAt", "idleDays", "evidence", "blindSpots", "blindSpots[]"].map(
+    (member) => `GET /api/automation/rotation/apps: + .body.items[].credentials[].usage.${member}`,
+  ),
   "POST /api/automation/rotation/rotate: + .body.needs",
   "POST /api/automation/rotation/rotate: + .body.steps[].result",
   "POST /api/automation/rotation/rotate: + .body.targets[].checkedAt",

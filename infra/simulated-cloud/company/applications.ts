@@ -26,6 +26,8 @@ export interface CompanyApplication {
   secrets?: CompanyApplicationSecret[];
   certificates?: { name: string; expiresInDays: number; createdDaysAgo?: number }[];
   federated?: { name: string; issuer: string; subject: string }[];
+  /** The registration is in another tenant. This tenant has only a service principal, which has the secrets. Default false. */
+  otherTenant?: boolean;
   /** The service principal signs SAML responses with a certificate of its own. */
   samlSigning?: { expiresInDays: number };
   /** Restrictions of new secrets in a policy that is assigned to the application. It overrides the tenant's policy. */

@@ -50,17 +50,20 @@ export function servicePrincipalJson(application: ApplicationRecord, keysSelecte
     signInAudience: application.audience,
     tags: ["WindowsAzureActiveDirectoryIntegratedApp"],
     keyCredentials: application.samlKeys.map((key, index) => certificateJson(key, index, keysSelected)),
-    // The password of the private key is a separate password credential.
-    passwordCredentials: signing
-      ? [
-          {
-            // A secret needs a value. Here only its hint follows from the value, and it is replaced below.
-            ...passwordJson({ ...signing, displayName: signing.displayName, value: "sml" }),
-            customKeyIdentifier: Buffer.from(signing.thumbprint, "hex").toString("base64"),
-            hint: null,
-          },
-        ]
-      : [],
+    passwordCredentials: [
+      ...(application.otherTenant ? application.secrets.map((secret) => passwordJson(secret)) : []),
+      // The password of the private key is a separate password credential.
+      ...(signing
+        ? [
+            {
+              // A secret needs a value. Here only its hint follows from the value, and it is replaced below.
+              ...passwordJson({ ...signing, displayName: signing.displayName, value: "sml" }),
+              customKeyIdentifier: Buffer.from(signing.thumbprint, "hex").toString("base64"),
+              hint: null,
+            },
+          ]
+        : []),
+    ],
   };
 }
 

@@ -96,6 +96,7 @@ export function list(call: GraphCall, kind: Kind): ServiceResponse {
   for (; position < candidates.length && matching.length < top; position++) {
     const application = candidates[position];
     if (application === undefined || (federatedOnly && application.federated.length === 0)) continue;
+    if (kind === "application" && application.otherTenant) continue;
     // `none`: the application has no service principal.
     if (kind === "application" || application.signIn !== "none") matching.push(application);
   }
@@ -260,5 +261,6 @@ export function keySets(call: GraphCall, tenants: Tenants): ServiceResponse {
 /** Finds an application by object ID or `(appId='…')`. Returns the error response if there is none. */
 export function find({ view }: GraphCall, id: string): ApplicationRecord | ServiceResponse {
   const appId = /^\(appId='([^']*)'\)$/.exec(id)?.[1];
-  return (appId === undefined ? view.byObjectId(id) : view.byAppId(appId)) ?? notFound(appId ?? id);
+  const application = appId === undefined ? view.byObjectId(id) : view.byAppId(appId);
+  return application === undefined || application.otherTenant ? notFound(appId ?? id) : application;
 }

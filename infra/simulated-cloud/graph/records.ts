@@ -66,6 +66,8 @@ export interface ApplicationRecord {
   keys: KeyRecord[];
   samlKeys: KeyRecord[];
   federated: { id: string; name: string; issuer: string; subject: string }[];
+  /** The registration is in another tenant, so only the service principal is listed. */
+  otherTenant?: boolean;
   policy?: PasswordPolicy;
   notes?: string;
   tags: string[];
@@ -120,6 +122,7 @@ export function applicationFrom(declared: CompanyApplication, at: number): Appli
     keys: (declared.certificates ?? []).map((one) => certificate(one, "Verify")),
     samlKeys: saml ? [certificate(saml, "Sign"), certificate(saml, "Verify")] : [],
     federated: (declared.federated ?? []).map((one) => ({ id: guidFrom(`federated ${name}/${one.name}`), ...one })),
+    ...(declared.otherTenant && { otherTenant: true }),
     ...(declared.policy && { policy: declared.policy }),
     ...(declared.notes !== undefined && { notes: declared.notes }),
     tags: declared.tags ?? [],

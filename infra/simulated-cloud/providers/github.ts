@@ -173,7 +173,8 @@ export class Github {
       const { default: sodium } = await import("libsodium-wrappers");
       await sodium.ready;
       const { publicKey, privateKey } = sodium.crypto_box_keypair();
-      this.#box = { publicKey, open: (sealed) => sodium.crypto_box_seal_open(sealed, publicKey, privateKey) };
+      // A concurrent first request may have created the keys meanwhile.
+      this.#box ??= { publicKey, open: (sealed) => sodium.crypto_box_seal_open(sealed, publicKey, privateKey) };
     }
     return { status: 200, body: { key_id: "1", key: Buffer.from(this.#box.publicKey).toString("base64") } };
   }

@@ -1,16 +1,8 @@
 /** Remediations for the credentials of Entra applications, in the service's own tenant and in B2C tenants. */
 import { credentialIds } from "../../inventory/asset.ts";
 import { b2cTenantOf } from "../../inventory/holder.ts";
-import {
-  az,
-  commentedCommand,
-  joinLines,
-  nameInText,
-  type Remediation,
-  shellWord,
-  startOfDayIn,
-  type Target,
-} from "./remediation.ts";
+import { az, shellWord } from "../../platform/azure/cli.ts";
+import { commentedCommand, joinLines, nameInText, type Remediation, startOfDayIn, type Target } from "./remediation.ts";
 
 /** Suggested validity of a new client secret in days. Users can choose another one. */
 const PROPOSED_VALIDITY_DAYS = 180;

@@ -1,9 +1,9 @@
 /** Remediations for secrets, keys and certificates of key vaults. */
 import type { Renewer } from "../../inventory/renewal.ts";
+import { az } from "../../platform/azure/cli.ts";
 import { DAY_MS, DAY_SECONDS, SECOND_MS } from "../../platform/time.ts";
 import { MAX_CERTIFICATE_MONTHS, MAX_VALIDITY_DAYS, monthsWithin, nextPublicLimit, publicLimitAt } from "../limits.ts";
 import {
-  az,
   bicepString,
   commentedCommand,
   instantOption,

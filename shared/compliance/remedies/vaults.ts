@@ -1,13 +1,5 @@
-import {
-  az,
-  bicepString,
-  commentedCommand,
-  joinLines,
-  nameInText,
-  type Remediation,
-  shellWord,
-  type Target,
-} from "./remediation.ts";
+import { az, shellWord } from "../../platform/azure/cli.ts";
+import { bicepString, commentedCommand, joinLines, nameInText, type Remediation, type Target } from "./remediation.ts";
 
 /** Remediations for key vaults themselves. */
 

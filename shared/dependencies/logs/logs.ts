@@ -21,7 +21,7 @@ export interface Logs {
   /** Last reads of assets. */
   usage: Usage;
   /** Secrets without reads for a long time. */
-  unused: Pick<UnusedSecrets, "usesOf">;
+  unused: Pick<UnusedSecrets, "usesOf" | "readsOf">;
 }
 
 /**

@@ -1,6 +1,6 @@
 import { pack } from "../../platform/storage/packed-members.ts";
 import { DAY_MS } from "../../platform/time.ts";
-import type { SignInLine, UseLine, VaultLine } from "./query.ts";
+import type { SignInLine, SignInSpan, UseLine, VaultLine } from "./query.ts";
 import { type AssetUseRecord, type Reader, readersOf, type SignInRecord, type VaultUseRecord } from "./rows.ts";
 
 // Merges the result of a query of a Log Analytics workspace into the stored state. A line is one row of the result: see
@@ -18,6 +18,8 @@ export const DAYS_COUNTED = 30;
  * restarts after the gap.
  */
 const MAX_GAP_MS = 2 * DAY_MS;
+/** The same for sign-ins of applications. `BLIND_SPOTS` names this time. */
+const MAX_SIGN_IN_GAP_MS = 4 * DAY_MS;
 
 /** Returns the stored use of an asset, merged with the query's lines about it. Drops the oldest readers above MAX_READERS. */
 export function mergedAsset(
@@ -91,12 +93,31 @@ function mergedVersions(stored: Reader["versions"], lines: readonly UseLine[]): 
 
 /** Returns the stored coverage of a vault's log, merged with the query's lines about the vault. */
 export function mergedVault(stored: VaultUseRecord | undefined, lines: readonly VaultLine[]): VaultUseRecord {
+  const { since, lastAt } = withoutGaps(stored, lines, MAX_GAP_MS);
+  return { vaultName: (stored ?? lines[0]!).vaultName, since: since!, lastAt: lastAt! };
+}
+
+/**
+ * Returns the period of sign-ins in a log. Applications of a small company sign in on working days only, so the longest gap that
+ * counts as a working log is longer than a long weekend.
+ */
+export const mergedSignInPeriod = (
+  stored: { since: string | undefined; lastAt: string | undefined },
+  lines: readonly SignInSpan[],
+): { since: string | undefined; lastAt: string | undefined } => withoutGaps(stored, lines, MAX_SIGN_IN_GAP_MS);
+
+/** Returns the last period of events without a gap that is longer than `maxGapMs`. */
+function withoutGaps(
+  stored: { since: string | undefined; lastAt: string | undefined } | undefined,
+  lines: readonly SignInSpan[],
+  maxGapMs: number,
+): { since: string | undefined; lastAt: string | undefined } {
   let [since, lastAt] = [stored?.since, stored?.lastAt];
   for (const line of [...lines].sort((a, b) => (a.firstAt < b.firstAt ? -1 : 1))) {
-    if (since === undefined || Date.parse(line.firstAt) - Date.parse(lastAt!) > MAX_GAP_MS) since = line.firstAt;
-    lastAt = latest(lastAt, line.lastAt);
+    if (since === undefined || Date.parse(line.firstAt) - Date.parse(lastAt ?? "") > maxGapMs) since = line.firstAt;
+    lastAt = lastAt === undefined ? line.lastAt : latest(lastAt, line.lastAt);
   }
-  return { vaultName: (stored ?? lines[0]!).vaultName, since: since!, lastAt: lastAt! };
+  return { since, lastAt };
 }
 
 export const mergedSignIn = (stored: SignInRecord | undefined, lines: readonly SignInLine[]): SignInRecord => ({

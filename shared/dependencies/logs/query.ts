@@ -102,11 +102,15 @@ export interface SignInLine {
   lastAt: string;
 }
 
+/** First and last sign-in with one credential on one day. */
+export type SignInSpan = Pick<VaultLine, "firstAt" | "lastAt">;
+
 /** Parsed result of the query. */
 export interface Summary {
   uses: UseLine[];
   vaults: VaultLine[];
   signIns: SignInLine[];
+  signInSpans: SignInSpan[];
 }
 
 const cell = z
@@ -142,18 +146,20 @@ function withoutQuery(url: string | undefined): string | undefined {
 
 /** Parses the rows of the query. Skips rows that name no vault asset of this cloud. */
 export function summaryOf(rows: readonly unknown[], names: KeyVaultNames): Summary {
-  const found: Summary = { uses: [], vaults: [], signIns: [] };
+  const found: Summary = { uses: [], vaults: [], signIns: [], signInSpans: [] };
   for (const row of rows) {
     const { data } = Line.safeParse(row);
     if (!data || Number.isNaN(data.Day.getTime()) || Number.isNaN(data.LastAt.getTime())) continue;
     const lastAt = data.LastAt.toISOString();
-    if (data.Kind === "signIn" && data.AppId && data.KeyId)
+    if (data.Kind === "signIn" && data.AppId && data.KeyId) {
+      found.signInSpans.push({ firstAt: data.FirstAt.toISOString(), lastAt });
       found.signIns.push({
         appId: data.AppId.toLowerCase(),
         keyId: data.KeyId.toLowerCase(),
         name: (data.Name ?? "").slice(0, MAX_NAME),
         lastAt,
       });
+    }
     const vaultName = /\/vaults\/([^/]+)$/i.exec(data.VaultId ?? "")?.[1]?.toLowerCase();
     if (data.Kind === "vault" && vaultName)
       found.vaults.push({ vaultName, firstAt: data.FirstAt.toISOString(), lastAt });

@@ -9,7 +9,7 @@ import { type Fence, type Operation, put, remove, type Tables } from "../../plat
 import { DAY_MS, HOUR_MS, SECOND_MS } from "../../platform/time.ts";
 import type { KeyVaultNames } from "../azure/key-vault-names.ts";
 import type { ExpectedReaders } from "./expected-readers.ts";
-import { latest, mergedAsset, mergedSignIn, mergedVault } from "./merge.ts";
+import { mergedAsset, mergedSignIn, mergedSignInPeriod, mergedVault } from "./merge.ts";
 import { type Summary, summaryOf, summaryQuery } from "./query.ts";
 import {
   ASSET_USES,
@@ -267,22 +267,22 @@ function spanOf({ readTo, failures }: WorkspaceRecord, now: Date): { from: Date;
 function progress(
   before: WorkspaceRecord,
   { from }: { from: Date },
-  { signIns }: Summary,
+  { signInSpans }: Summary,
   failure: CloudFailure | undefined,
   now: Date,
 ): Partial<WorkspaceRecord> {
   const at = now.toISOString();
-  const signInAt =
-    signIns.length > 0 ? latest(before.signInAt, ...signIns.map(({ lastAt }) => lastAt)) : before.signInAt;
+  const signIns = mergedSignInPeriod({ since: before.signInSince, lastAt: before.signInAt }, signInSpans);
+  const signInMembers = { signInAt: signIns.lastAt, signInSince: signIns.since };
   if (failure) {
     const { code, message, remedy, retryAfterSeconds = 0 } = failure;
     const notBefore = new Date(now.getTime() + retryAfterSeconds * SECOND_MS).toISOString();
-    return { signInAt, notBefore, failures: before.failures + 1, failure: { code, message, remedy, at } };
+    return { ...signInMembers, notBefore, failures: before.failures + 1, failure: { code, message, remedy, at } };
   }
   // The period continues the earlier one without a gap. After a gap, the period that was read starts anew.
   const isContinuous = before.readTo !== undefined && from.toISOString() <= before.readTo;
   const readFrom = isContinuous ? before.readFrom : from.toISOString();
-  return { signInAt, notBefore: undefined, failures: 0, failure: undefined, readFrom, readTo: at };
+  return { ...signInMembers, notBefore: undefined, failures: 0, failure: undefined, readFrom, readTo: at };
 }
 
 const grouped = <T>(lines: readonly T[], keyOf: (line: T) => string): Map<string, T[]> => Map.groupBy(lines, keyOf);

@@ -30,6 +30,8 @@ export const WorkspaceRecord = z.object({
   readTo: z.string().optional(),
   /** Last sign-in of any application in the log. */
   signInAt: z.string().optional(),
+  /** Start of the period in which the log has sign-ins of applications without a long gap. Absent in rows of earlier releases. */
+  signInSince: z.string().optional(),
   /** Number of consecutive failures. */
   failures: z.int(),
   failure: Failure.extend({ at: z.string() }).optional(),
@@ -124,6 +126,8 @@ export const UNEXPECTED_PREFIX = "n|";
 export const assetUseKey = ({ vaultName, type, name }: { vaultName: string; type: AssetType; name: string }): string =>
   `${ASSET_USES}${text(vaultName)}|${type}|${text(name)}`;
 export const vaultUseKey = (vaultName: string): string => VAULT_USES + text(vaultName);
+/** Returns the key prefix of the sign-ins of one application. */
+export const signInsPrefix = (appId: string): string => `${SIGN_INS}${text(appId)}|`;
 export const signInKey = (appId: string, keyId: string): string => `${SIGN_INS}${text(appId)}|${text(keyId)}`;
 /** Returns the range of the rows of a partition whose keys have a prefix. */
 export const under = (partitionKey: string, prefix: string) => ({ partitionKey, from: prefix, before: keyEnd(prefix) });

@@ -6,6 +6,7 @@ import type { Row } from "../../platform/storage/entity.ts";
 import { pack, unpack } from "../../platform/storage/packed-members.ts";
 import type { Tables } from "../../platform/storage/tables.ts";
 import { DAY_MS, SECOND_MS } from "../../platform/time.ts";
+import type { VaultReads } from "../../rotation/resource-keys/credential-usage.ts";
 import { assetOfEdge, Edges, rangeOf, vaultPrefix } from "../rows.ts";
 import { latest } from "./merge.ts";
 import {
@@ -44,6 +45,8 @@ export interface UnusedSecrets {
    * disabled secrets, secrets that are too new, and secrets that this service syncs.
    */
   usesOf(vaultName: string): Promise<AssetUse[]>;
+  /** Returns the reads of a vault's secrets. Undefined if no workspace is configured. */
+  readsOf(vaultName: string): Promise<VaultReads | undefined>;
   /**
    * Finds secrets that became unused or used since the last call, and requests their compliance evaluation. Checks each vault
    * once a day.
@@ -63,18 +66,22 @@ export function createUnusedSecrets(deps: {
 }): UnusedSecrets {
   const { tables, workspaceIds, clock } = deps;
 
-  /** Returns the time since when at least one log has all events of the vault. Undefined if no log is current. */
-  async function completeSince(vaultName: string, now: Date): Promise<string | undefined> {
+  /**
+   * Returns the longest period of which at least one log has all events of the vault. It ends when the log was last read. Undefined if
+   * no log is current.
+   */
+  async function completePeriod(vaultName: string, now: Date): Promise<{ since: string; until: string } | undefined> {
     const current = new Date(now.getTime() - CURRENT_MS).toISOString();
-    const starts = await pMap(workspaceIds, async (id) => {
+    const periods = await pMap(workspaceIds, async (id) => {
       const [vault, workspace] = await Promise.all([
         tables.get(VaultUses, id, vaultUseKey(vaultName)),
         tables.get(WorkspaceRows, WORKSPACES, id),
       ]);
-      if (!vault || vault.lastAt < current || !workspace?.readFrom || (workspace.readTo ?? "") < current) return [];
-      return [latest(vault.since, workspace.readFrom)];
+      const { readFrom, readTo = "" } = workspace ?? {};
+      if (!vault || vault.lastAt < current || !readFrom || readTo < current) return [];
+      return [{ since: latest(vault.since, readFrom), until: readTo }];
     });
-    return starts.flat().sort()[0];
+    return periods.flat().sort((a, b) => (a.since < b.since ? -1 : 1))[0];
   }
 
   /** Returns the last read of each secret, by name in lower case. */
@@ -99,7 +106,7 @@ export function createUnusedSecrets(deps: {
 
   async function usesOf(vaultName: string): Promise<AssetUse[]> {
     const now = clock.now();
-    const logStart = await completeSince(vaultName, now);
+    const logStart = (await completePeriod(vaultName, now))?.since;
     const days = await deps.days();
     const policyStart = new Date(now.getTime() - days * DAY_MS).toISOString();
     if (logStart === undefined || logStart > policyStart) return [];
@@ -153,6 +160,22 @@ export function createUnusedSecrets(deps: {
 
   return {
     usesOf,
+
+    async readsOf(vaultName) {
+      if (workspaceIds.length === 0) return undefined;
+      const [period, reads, synced] = await Promise.all([
+        completePeriod(vaultName, clock.now()),
+        lastReads(vaultName),
+        findSyncedSecrets(vaultName),
+      ]);
+      const names = [...synced].map((asset) => asset.slice("secret.".length));
+      return {
+        completeSince: period?.since,
+        completeUntil: period?.until,
+        lastReads: reads,
+        synced: new Set(names),
+      };
+    },
 
     async reportUnused() {
       const today = clock.now().toISOString().slice(0, 10);

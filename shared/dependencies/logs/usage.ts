@@ -1,4 +1,5 @@
 import pMap from "p-map";
+import type { SignInEvidence } from "../../applications/credential-usage.ts";
 import type { AssetLocation } from "../../inventory/asset.ts";
 import type { Clock } from "../../platform/runtime.ts";
 import { withoutKeys } from "../../platform/storage/entity.ts";
@@ -12,9 +13,12 @@ import {
   assetUseKey,
   type Reader,
   readersOf,
+  SIGN_INS,
   SignIns,
   signInKey,
+  signInsPrefix,
   type UnexpectedReader,
+  under,
   VaultUses,
   vaultUseKey,
   WORKSPACES,
@@ -25,6 +29,12 @@ import { nameOfReader, unexpectedSince } from "./unexpected-readers.ts";
 
 /** A log counts as current if it was read within this time. It is read once an hour, but a worker may be late. */
 const MAX_LOG_AGE_MS = 3 * HOUR_MS;
+
+/**
+ * A log of sign-ins counts as working if it was read, and had a sign-in, within this time. No time after its last read counts as
+ * complete.
+ */
+const CURRENT_SIGN_INS_MS = 4 * DAY_MS;
 
 /** A user of an asset, from all configured logs. */
 export interface SeenReader extends Omit<Reader, "days" | "versions"> {
@@ -64,6 +74,11 @@ export interface Usage extends SecretUsage {
    * rotations need results of this hour.
    */
   ofAsset(asset: AssetLocation): Promise<AssetUsage>;
+  /**
+   * Returns the stored sign-ins of one application, or of all. Makes one request for each workspace, and one more for each 1,000
+   * credentials. Queries no workspace.
+   */
+  signInEvidence(appId?: string): Promise<SignInEvidence>;
   /** Lists unexpected readers since a time. */
   unexpected(from: Date): AsyncGenerator<UnexpectedReader[]>;
 }
@@ -144,6 +159,36 @@ export function createUsage(deps: {
         const why = failure ? `${failure.message} ${failure.remedy}` : "It was not read for some hours.";
         return [`Sign-ins may be missing: the workspace ${workspaceId} can't be read now. ${why}`];
       });
+    },
+
+    async signInEvidence(appId) {
+      const lastByKey = new Map<string, string>();
+      const prefix = appId === undefined ? SIGN_INS : signInsPrefix(appId);
+      const current = new Date(clock.now().getTime() - CURRENT_SIGN_INS_MS).toISOString();
+      const periods = await pMap(
+        workspaceIds,
+        async (id) => {
+          const range = { ...under(id, prefix), select: ["lastAt"] as const, onCorrupt: "leaveOut" as const };
+          for await (const rows of tables.pages(SignIns, range))
+            for (const { rowKey, lastAt } of rows) lastByKey.set(rowKey, latest(lastByKey.get(rowKey), lastAt));
+          const {
+            readFrom,
+            readTo = "",
+            signInAt = "",
+            signInSince,
+          } = (await tables.get(WorkspaceRows, WORKSPACES, id)) ?? {};
+          if (readFrom === undefined || signInSince === undefined || readTo < current || signInAt < current) return [];
+          return [{ since: latest(readFrom, signInSince), until: readTo }];
+        },
+        { concurrency: 4 },
+      );
+      const longest = periods.flat().sort((a, b) => (a.since < b.since ? -1 : 1))[0];
+      return {
+        workspaces: workspaceIds.length,
+        completeSince: longest?.since,
+        completeUntil: longest?.until,
+        lastSignIn: (one) => lastByKey.get(signInKey(one.appId, one.keyId)),
+      };
     },
 
     unexpected: (from) => unexpectedSince(workspaceIds, from, tables),

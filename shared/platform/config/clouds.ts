@@ -7,6 +7,11 @@ export interface CloudEndpoints {
   graph: string;
   /** Address of Log Analytics queries, and audience of their tokens. */
   logAnalytics: string;
+  /**
+   * Audience of tokens that Entra exchanges for one of an application:
+   * https://learn.microsoft.com/entra/workload-id/workload-identity-federation-config-app-trust-managed-identity
+   */
+  tokenExchangeAudience: string;
   /** Domain of key vault addresses, such as `vault.azure.net`. */
   keyVaultSuffix: string;
   /** Domain of App Configuration addresses, such as `azconfig.io`. */
@@ -46,6 +51,7 @@ const CLOUDS: Record<string, CloudEndpoints> = {
     resourceManager: "https://management.azure.com",
     graph: "https://graph.microsoft.com",
     logAnalytics: "https://api.loganalytics.io",
+    tokenExchangeAudience: "api://AzureADTokenExchange",
     keyVaultSuffix: "vault.azure.net",
     appConfigurationSuffix: "azconfig.io",
     storageSuffix: "core.windows.net",
@@ -76,6 +82,7 @@ const CLOUDS: Record<string, CloudEndpoints> = {
     resourceManager: "https://management.chinacloudapi.cn",
     graph: "https://microsoftgraph.chinacloudapi.cn",
     logAnalytics: "https://api.loganalytics.azure.cn",
+    tokenExchangeAudience: "api://AzureADTokenExchangeChina",
     keyVaultSuffix: "vault.azure.cn",
     appConfigurationSuffix: "azconfig.azure.cn",
     storageSuffix: "core.chinacloudapi.cn",
@@ -99,6 +106,7 @@ const CLOUDS: Record<string, CloudEndpoints> = {
     resourceManager: "https://management.usgovcloudapi.net",
     graph: "https://graph.microsoft.us",
     logAnalytics: "https://api.loganalytics.us",
+    tokenExchangeAudience: "api://AzureADTokenExchangeUSGov",
     keyVaultSuffix: "vault.usgovcloudapi.net",
     appConfigurationSuffix: "azconfig.azure.us",
     storageSuffix: "core.usgovcloudapi.net",
@@ -143,6 +151,7 @@ export function cloudEndpoints(env: {
     resourceManager: env.AZURE_RESOURCE_MANAGER_ENDPOINT ?? defaults.resourceManager,
     graph: env.AZURE_GRAPH_ENDPOINT ?? defaults.graph,
     logAnalytics: env.LOG_ANALYTICS_ENDPOINT ?? defaults.logAnalytics,
+    tokenExchangeAudience: defaults.tokenExchangeAudience,
     keyVaultSuffix: env.AZURE_KEY_VAULT_SUFFIX ?? defaults.keyVaultSuffix,
     appConfigurationSuffix: env.AZURE_APP_CONFIGURATION_SUFFIX ?? defaults.appConfigurationSuffix,
     storageSuffix: defaults.storageSuffix,

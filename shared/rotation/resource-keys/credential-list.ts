@@ -13,11 +13,14 @@ import { type DatabaseEngine, engineOfServer } from "../database-logins/engines.
 import { type DatabaseLogin, LOGIN_ID, type LoginRegistrations } from "../database-logins/registrations.ts";
 import type { IssuerKind } from "../rotation.ts";
 import { placeKey } from "../targets.ts";
+import { type KeyUsage, keyUsageOf, type ReadsOf, type VaultReads } from "./credential-usage.ts";
 import { KEY_KINDS, type KeyKind } from "./kinds.ts";
 import { KEY_LINKS, type KeyLink, KeyLinks } from "./links.ts";
 
 /** Number of inventory rows that are read concurrently. */
 const READS_AT_ONCE = 16;
+/** Number of vaults whose log results are read concurrently. */
+const VAULTS_AT_ONCE = 4;
 /** Characters of the hash of a resource's ID in the ID of a credential: 128 bits. */
 const HASH_LENGTH = 32;
 
@@ -40,6 +43,11 @@ export interface Credential {
   places: CredentialPlace[];
 }
 
+/** A credential with the use of its key, from logs. */
+export interface UsedCredential extends Credential {
+  usage: KeyUsage;
+}
+
 export interface CredentialFilter {
   /** Name of a kind. */
   kind?: string | undefined;
@@ -51,14 +59,19 @@ export interface CredentialFilter {
   search?: string | undefined;
   /** Only credentials of which a vault secret expires within this number of days, or has expired. */
   due?: number | undefined;
+  /** Only credentials whose places, as complete logs prove, were not read for this number of days. */
+  idle?: number | undefined;
 }
 
 /** The credentials that the stored links show. */
 export interface CredentialList {
-  /** Lists credentials by the name of the resource. Reads all links, and the inventory rows of the page. */
-  list(filter: CredentialFilter, request: PageRequest): Promise<Page<Credential>>;
+  /**
+   * Lists credentials by the name of the resource. Reads all links, the inventory rows of the page, and the stored log results of
+   * its vaults (of all vaults with links, if the filter has `idle`).
+   */
+  list(filter: CredentialFilter, request: PageRequest): Promise<Page<UsedCredential>>;
   /** @throws {Problem} notFound */
-  get(credentialId: string): Promise<Credential>;
+  get(credentialId: string): Promise<UsedCredential>;
 }
 
 export function createCredentialList({
@@ -66,11 +79,14 @@ export function createCredentialList({
   clock,
   log,
   logins,
+  readsOf = async () => undefined,
 }: {
   tables: Tables;
   logins: Pick<LoginRegistrations, "all" | "get">;
   clock: Clock;
   log: Logger;
+  /** Returns the logged reads of a vault. Default: none, as without logs. */
+  readsOf?: ReadsOf;
 }): CredentialList {
   /** Returns the credentials of links, each with its places. `expiresOn` is not read yet. */
   async function readCredentials(prefix: string): Promise<Credential[]> {
@@ -115,8 +131,16 @@ export function createCredentialList({
     return { ...credential, places };
   }
 
+  /** Adds the use of each key. Reads the log results of each vault once. */
+  async function withUsage(credentials: readonly Credential[]): Promise<UsedCredential[]> {
+    const vaults = new Set(credentials.flatMap(({ places }) => places.map(({ vaultName }) => vaultName.toLowerCase())));
+    const reads = new Map<string, VaultReads | undefined>();
+    await pMap(vaults, async (vault) => reads.set(vault, await readsOf(vault)), { concurrency: VAULTS_AT_ONCE });
+    return credentials.map((one) => ({ ...one, usage: keyUsageOf(one.places, reads) }));
+  }
+
   return {
-    async list({ kind, vaultName, resourceId, assetId: id, search, due }, request) {
+    async list({ kind, vaultName, resourceId, assetId: id, search, due, idle }, request) {
       const dueBefore = due === undefined ? undefined : Math.floor(clock.now().getTime() / 1000) + due * DAY_SECONDS;
       const duePlaces = dueBefore === undefined ? undefined : await placesThatExpire(dueBefore);
       const matches = (credential: Credential) =>
@@ -128,17 +152,24 @@ export function createCredentialList({
         (search === undefined || namesOf(credential).some((name) => name.includes(search.toLowerCase()))) &&
         (duePlaces === undefined || credential.places.some((place) => duePlaces.has(placeKey(place))));
       const credentials = [...(await readCredentials("")), ...(await logins.all()).map(credentialOfLogin)];
-      const page = pageOfAll(credentials.filter(matches), request, sortKeyOf);
-      return { ...page, items: await pMap(page.items, withExpiry, { concurrency: READS_AT_ONCE }) };
+      const matching = credentials.filter(matches);
+      const idleOnes =
+        idle === undefined
+          ? matching
+          : (await withUsage(matching)).filter(({ usage }) => (usage.idleDays ?? -1) >= idle);
+      const page = pageOfAll(idleOnes, request, sortKeyOf);
+      return { ...page, items: await withUsage(await pMap(page.items, withExpiry, { concurrency: READS_AT_ONCE })) };
     },
 
     async get(credentialId) {
       const id = credentialId.toLowerCase();
-      if (LOGIN_ID.test(id)) return await withExpiry(credentialOfLogin(await logins.get(id)));
-      const credentials = CREDENTIAL_ID.test(id) ? await readCredentials(id.slice(0, HASH_LENGTH)) : [];
-      const credential = credentials.find((one) => one.credentialId === id);
+      const credential = LOGIN_ID.test(id)
+        ? credentialOfLogin(await logins.get(id))
+        : (CREDENTIAL_ID.test(id) ? await readCredentials(id.slice(0, HASH_LENGTH)) : []).find(
+            (one) => one.credentialId === id,
+          );
       if (!credential) throw notFound(`The credential ${credentialId.slice(0, 64)}`);
-      return await withExpiry(credential);
+      return (await withUsage([await withExpiry(credential)]))[0]!;
     },
   };
 }

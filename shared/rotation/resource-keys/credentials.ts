@@ -10,6 +10,7 @@ import { SECOND_MS } from "../../platform/time.ts";
 import type { LoginRegistrations } from "../database-logins/registrations.ts";
 import { noServiceVault } from "../matches.ts";
 import { type CredentialList, createCredentialList } from "./credential-list.ts";
+import type { ReadsOf } from "./credential-usage.ts";
 import { discoverLinks, type LinkDiscoveryDependencies } from "./discovery.ts";
 import { RUNS, type RunRecord, Runs } from "./discovery-run.ts";
 
@@ -46,6 +47,7 @@ export function createCredentials(
     logins: Pick<LoginRegistrations, "all" | "get">;
     audit: Pick<Audit, "append">;
     queues: Queues;
+    readsOf?: ReadsOf;
     /** Milliseconds that a request waits for its run. Tests set it. */
     waitMs?: number;
   },

@@ -19,6 +19,7 @@ import { View } from "../../parts/view.tsx";
 import { Credentials } from "./applications.tsx";
 import { MaintenanceWindowFields, windowOf, windowText } from "./maintenance-window.tsx";
 import { Matches } from "./matches.tsx";
+import { Secretless } from "./secretless.tsx";
 
 /** The page of one application: its credentials, the vault secrets that store them, and its rotation policy. */
 export default function OneApplication() {
@@ -65,6 +66,15 @@ function Application({ appId }: { appId: string }) {
             </Text>
             <Matches application={data} />
           </Card>
+          {data.credentials.some(({ kind }) => kind === "secret") && (
+            <Card title="Replacement of client secrets">
+              <Text>
+                Whether the known consumers of each client secret can sign in with a managed identity or a federated
+                credential instead. The service changes nothing.
+              </Text>
+              <Secretless appId={appId} />
+            </Card>
+          )}
           <Card title="Rotation policy">
             {data.policy === null ? <NoPolicy appId={appId} /> : <Policy appId={appId} />}
           </Card>
