@@ -41,7 +41,7 @@ const STANDARDS = {
 
 const RULE_STATES = {
   allowed: "Allowed",
-  deprecated: "Deprecated",
+  deprecated: "Discouraged, but allowed",
   disallowed: "Not allowed",
 } as const satisfies Record<Item["standards"][number]["state"], string>;
 
