@@ -8,6 +8,8 @@ import { SEVERITIES, SEVERITY_WEIGHTS } from "../../shared/compliance/check.ts";
 import { CHECKS } from "../../shared/compliance/checks/all.ts";
 import { APPROVED_CURVES, APPROVED_KEY_TYPES, MIN_RSA_BITS } from "../../shared/compliance/checks/cryptography.ts";
 import { CIS_RECOMMENDATIONS, CIS_VERSIONS } from "../../shared/compliance/controls/cis.ts";
+import { MORE_TEXT_MAPPINGS } from "../../shared/compliance/controls/more-text-mappings.ts";
+import { NOT_ASSESSED } from "../../shared/compliance/controls/not-assessed.ts";
 import { POLICIES } from "../../shared/compliance/controls/policies.ts";
 import { TEXT_MAPPINGS } from "../../shared/compliance/controls/text-mappings.ts";
 import { SILENT_FRAMEWORKS, UNMAPPED } from "../../shared/compliance/controls/unmapped.ts";
@@ -27,6 +29,10 @@ controls, from shared/compliance.`;
 
 const FOLDER = path.resolve(import.meta.dirname, "../../docs");
 const NON_CIS_FRAMEWORK_IDS = FRAMEWORK_IDS.filter((id) => !(CIS_VERSIONS as readonly FrameworkId[]).includes(id));
+
+/** Frameworks to which Microsoft's policy sets map policies. */
+const POLICY_FRAMEWORK_IDS = NON_CIS_FRAMEWORK_IDS.filter((id) => POLICIES.some(({ controls }) => controls[id]));
+const ALL_TEXT_MAPPINGS = [...TEXT_MAPPINGS, ...MORE_TEXT_MAPPINGS];
 
 const nameOf = (id: FrameworkId): string => `${FRAMEWORKS[id].name} ${FRAMEWORKS[id].version}`;
 const joinNames = (checks: Iterable<string>): string => [...checks].map(code).join(", ");
@@ -95,12 +101,12 @@ function reasonsPage(): string {
   const cis = CIS_RECOMMENDATIONS.map(({ title, ids, checks }) => [title, ...ids, joinNames(checks) || "a person"]);
   const policies = POLICIES.map(({ basis, checks, controls: byFramework }) => [
     policyIn(basis),
-    ...NON_CIS_FRAMEWORK_IDS.map((id) => byFramework[id] ?? "–"),
+    ...POLICY_FRAMEWORK_IDS.map((id) => byFramework[id] ?? "–"),
     joinNames(checks),
   ]);
   const texts = NON_CIS_FRAMEWORK_IDS.map((id) => {
     // A text that applies to two frameworks is listed under the first.
-    const rows = TEXT_MAPPINGS.filter(
+    const rows = ALL_TEXT_MAPPINGS.filter(
       ({ controls: by }) => by[id] && NON_CIS_FRAMEWORK_IDS.find((one) => by[one]) === id,
     );
     const cells = rows.map(({ basis, checks, controls: by }) => {
@@ -173,7 +179,7 @@ ${table(["recommendation", ...CIS_VERSIONS.map((id) => FRAMEWORKS[id].version), 
 
 Microsoft maps each of these Azure policies to the controls in the row. The checks ask for the same as the policy.
 
-${table(["Azure policy", ...NON_CIS_FRAMEWORK_IDS, "checks"], policies)}
+${table(["Azure policy", ...POLICY_FRAMEWORK_IDS, "checks"], policies)}
 ## The frameworks' own texts
 
 The second column summarizes the text in our words.
@@ -190,6 +196,14 @@ ${table(
 ${table(
   ["framework", "about", "why there is no control"],
   SILENT_FRAMEWORKS.map(({ framework, about, reason }) => [framework, about, reason]),
+)}
+## What is not assessed
+
+These controls ask for something that the service can't see. A person must review it, also if all checks of the control pass.
+
+${table(
+  ["framework", "control", "not assessed"],
+  NOT_ASSESSED.map(({ framework, control, reason }) => [nameOf(framework), control, reason]),
 )}
 ## Sources
 

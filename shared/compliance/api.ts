@@ -280,6 +280,10 @@ export const FrameworkDetails = z
             description:
               "`fail`: a resource fails one of its checks. `notApplicable`: its checks apply to no resource. `manual`: requires a manual review.",
           }),
+          notAssessed: z.string().nullable().meta({
+            description:
+              "What the control asks and the service can't see, so that a person must review it also if the checks pass. Null if nothing is named.",
+          }),
           ...controlCounts,
           checks: z
             .array(
