@@ -135,8 +135,6 @@ export const MORE_TEXT_MAPPINGS: readonly Mapping[] = [
       "certificate-near-expiry-warning",
       "application-certificate-near-expiry-critical",
       "application-certificate-near-expiry-warning",
-      "b2c-certificate-near-expiry-critical",
-      "b2c-certificate-near-expiry-warning",
       "certificate-auto-renewal",
     ],
     controls: { dora: "RTS 7(5)" },

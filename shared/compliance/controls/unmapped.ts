@@ -14,6 +14,8 @@ export const UNMAPPED: Readonly<Record<string, string>> = {
   "client-secret-near-expiry-warning": EXPIRES_SOON_REASON,
   "b2c-secret-near-expiry-critical": EXPIRES_SOON_REASON,
   "b2c-secret-near-expiry-warning": EXPIRES_SOON_REASON,
+  "b2c-certificate-near-expiry-critical": EXPIRES_SOON_REASON,
+  "b2c-certificate-near-expiry-warning": EXPIRES_SOON_REASON,
   "b2c-key-near-expiry-critical": EXPIRES_SOON_REASON,
   "b2c-key-near-expiry-warning": EXPIRES_SOON_REASON,
   "secret-content-type":
