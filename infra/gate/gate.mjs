@@ -38,6 +38,14 @@ function required(name) {
   return value;
 }
 
+/** Returns an address. Tokens must not be sent in plain text, except to this machine. @throws {GateError} */
+function safeAddress(name, text) {
+  const { protocol, hostname } = URL.canParse(text) ? new URL(text) : {};
+  if (protocol !== "https:" && !(protocol === "http:" && ["localhost", "127.0.0.1"].includes(hostname)))
+    throw new GateError(`${name} must be an https:// address.`);
+  return text.replace(/\/+$/, "");
+}
+
 /** Sends a request, again if the service asks to wait. @throws {GateError} if the answer is no success. */
 async function send(url, options = {}) {
   for (let attempt = 0; ; attempt++) {
@@ -76,7 +84,8 @@ async function accessToken() {
   const idTokenUrl = new URL(ACTIONS_ID_TOKEN_REQUEST_URL);
   idTokenUrl.searchParams.set("audience", "api://AzureADTokenExchange");
   const idToken = await send(idTokenUrl, { headers: { Authorization: `Bearer ${ACTIONS_ID_TOKEN_REQUEST_TOKEN}` } });
-  const authority = process.env.AZURE_AUTHORITY_HOST || "https://login.microsoftonline.com";
+  const { AZURE_AUTHORITY_HOST } = process.env;
+  const authority = safeAddress("AZURE_AUTHORITY_HOST", AZURE_AUTHORITY_HOST || "https://login.microsoftonline.com");
   const answer = await send(`${authority}/${encodeURIComponent(required("AZURE_TENANT_ID"))}/oauth2/v2.0/token`, {
     method: "POST",
     body: new URLSearchParams({
@@ -127,8 +136,12 @@ function appendRun(run, { tool, results }) {
     run.results.push({ ...result, ruleIndex: rules.findIndex(({ id }) => id === result.ruleId) });
 }
 
-/** Returns a name without line breaks and without the start of a workflow command. */
-const inLine = (text) => String(text).replaceAll(/[\p{Cc}\p{Zl}\p{Zp}]/gu, " ").replaceAll("::", ": :");
+/** Returns a name without line breaks, and without the start of a command of GitHub (`::`) or Azure Pipelines (`##`). */
+const inLine = (text) =>
+  String(text)
+    .replaceAll(/[\p{Cc}\p{Zl}\p{Zp}]/gu, " ")
+    .replaceAll("::", ": :")
+    .replaceAll("##", "# #");
 
 function report(title, lines) {
   console.log(`${title}: ${lines.length}`);
@@ -156,7 +169,7 @@ async function main() {
     return 0;
   }
   const { severities, daysLeft, filter } = readSettings();
-  const service = required("LIFECYCLE_URL").replace(/\/+$/, "");
+  const service = safeAddress("LIFECYCLE_URL", required("LIFECYCLE_URL"));
   const token = await accessToken();
   const get = (path) => send(service + path, { headers: { Authorization: `Bearer ${token}`, Accept: "application/json" } });
 

@@ -66,11 +66,14 @@ export interface Cryptography {
   ): Promise<CbomPart & { nextCursor: string | null }>;
 }
 
+/** Years up to 9999 have four digits, also after the longest protection of the setting is added. */
+const MAX_NOW_MS = Date.UTC(9000, 0);
+
 const RankCursor = z.object({
   /** The filter of the first page, as JSON. */
   f: z.string(),
   /** Time of the first page, which decides the dates on all pages. */
-  now: z.number(),
+  now: z.int().min(0).max(MAX_NOW_MS),
   /** Rank of the last item. */
   r: z.tuple([z.int(), z.string().max(10), z.int(), z.string().max(512)]),
 });
@@ -81,7 +84,7 @@ const PartCursor = z.object({
   /** Cursor in the inventory. Absent at the beginning of a type. */
   c: z.string().max(3000).optional(),
   /** Number of this part, from 1. */
-  n: z.int().min(1),
+  n: z.int().min(1).max(1_000_000),
 });
 
 const filterKey = ({ type, vault, subscription }: CryptographyFilter): string =>

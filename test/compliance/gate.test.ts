@@ -123,7 +123,7 @@ describe("the gate", () => {
   test("fails for assets that expire in fewer days, also without violations", async () => {
     const soon = await runGate({ GATE_SEVERITY: "none", GATE_DAYS_LEFT: "6", GATE_VAULT: "kv-shop-prod" });
     expect([soon.code, soon.output]).toEqual([1, expect.stringContaining("kv-shop-prod.secret.smtp-password")]);
-    expect(soon.output).not.toContain("internal-api");
+    expect(soon.output).not.toContain("kv-shop-prod.key.ledger");
     const expired = await runGate({ GATE_SEVERITY: "none", GATE_DAYS_LEFT: "0" });
     expect([expired.code, expired.output]).toEqual([1, expect.stringContaining("old-api-key")]);
     expect((await runGate({ GATE_SEVERITY: "none" })).code).toBe(0);
@@ -143,11 +143,12 @@ describe("the gate", () => {
       runGate({ LIFECYCLE_TOKEN: "wrong" }),
       runGate({ LIFECYCLE_URL: "" }),
       runGate({ LIFECYCLE_URL: "http://127.0.0.1:1" }),
+      runGate({ LIFECYCLE_URL: "http://lifecycle.acme.example" }),
       runGate({ LIFECYCLE_TOKEN: "" }),
       runGate({ GATE_SEVERITY: "urgent" }),
       runGate({ GATE_DAYS_LEFT: "-1" }),
     ]);
-    expect(outcomes.map(({ code }) => code)).toEqual([2, 2, 2, 2, 2, 2]);
+    expect(outcomes.map(({ code }) => code)).toEqual([2, 2, 2, 2, 2, 2, 2]);
     expect(outcomes.map(({ output }) => output).join("")).not.toContain("    at ");
   });
 });

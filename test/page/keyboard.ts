@@ -181,7 +181,7 @@ const MAIN_TASKS: [string, (page: Page) => Promise<void>][] = [
       await waitForAddress(page, "type=key");
       await tabTo(page, "Clear filters");
       await page.keyboard.press("Enter");
-      await tabTo(page, "CycloneDX 1.7");
+      await follow(page, "kv-certificates/imported", "imported");
     },
   ],
   [

@@ -18,6 +18,10 @@ const LEVELS: Record<Severity, "error" | "warning" | "note"> = {
 /** GitHub shows a severity by this number, from 0 to 10. */
 const SECURITY_SEVERITIES: Record<Severity, string> = { critical: "9.5", high: "8.0", medium: "5.0", low: "2.0" };
 
+/** Returns text of a message: braces and brackets mean placeholders and links there (SARIF, sections 3.11.5 and 3.11.6). */
+const messageText = (text: string): string =>
+  text.replaceAll(/[\\[\]]/g, "\\$&").replaceAll("{", "{{").replaceAll("}", "}}");
+
 /** Returns a segment of an address. `encodeURIComponent` rejects half of a surrogate pair. */
 const pathSegment = (name: string): string => encodeURIComponent(name.toWellFormed());
 
@@ -64,7 +68,9 @@ function resultOf(violation: Violation, ruleIndex: number) {
     ruleId: checkId,
     ruleIndex,
     level: LEVELS[checkOfId.get(checkId)!.severity],
-    message: { text: `${title}: ${isVault || vaultName === null ? name : `${vaultName}/${name}`}. ${evidence}` },
+    message: {
+      text: messageText(`${title}: ${isVault || vaultName === null ? name : `${vaultName}/${name}`}. ${evidence}`),
+    },
     locations: [
       {
         physicalLocation: { artifactLocation: { uri } },

@@ -60,7 +60,7 @@ const COLUMNS: Column<Item>[] = [
     cell: ({ id, type, name, vaultName, credentialTitle }) => (
       <>
         <Link href={createHref(`/inventory/${encodeURIComponent(id)}`)}>
-          {isolated(credentialTitle ?? `${vaultName}/${name}`)}
+          {credentialTitle === null ? `${vaultName}/${name}` : isolated(credentialTitle)}
         </Link>{" "}
         ({type})
       </>
