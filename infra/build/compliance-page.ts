@@ -203,7 +203,7 @@ ${table(
   ["framework", "about", "why there is no control"],
   SILENT_FRAMEWORKS.map(({ framework, about, reason }) => [framework, about, reason]),
 )}
-## What is not assessed
+## Not assessed
 
 These controls ask for something that the service can't see. A person must review it, also if all checks of the control pass.
 
@@ -293,7 +293,7 @@ A date is the last day of a use. A year in a standard means its last day. The fi
 sign or encrypt, and the service does not know which, so the earlier date of encryption applies to keys. CNSA 2.0 binds only national security
 systems of the United States.
 
-${table(["standard", "algorithm", "deprecated after", "disallowed after", "what it says"], rows)}`;
+${table(["standard", "algorithm", "deprecated after", "disallowed after", "text"], rows)}`;
 }
 
 if (import.meta.main) {

@@ -8,14 +8,14 @@ const HELP = `node gate.mjs
 Reads the violations of the Credential and Secret Lifecycle Service that match the filters, and the assets that expire soon.
 Prints them, and exits with 1 if there are any, with 2 if the service can't be asked, and with 0 otherwise.
 
-What fails the gate (environment variables):
+Environment variables that decide which findings fail the gate:
   GATE_SEVERITY       lowest severity that fails: critical, high (default), medium, low, or none
   GATE_DAYS_LEFT      enabled assets that expire in fewer days fail. Without it, expiries don't fail.
-  GATE_OWNER          only what this owner has
-  GATE_VAULT          only what is in this vault
+  GATE_OWNER          only assets of this owner
+  GATE_VAULT          only assets of this vault, and the vault itself
   GATE_SARIF          path of a SARIF file to write, with the violations that match owner and vault
 
-Where and as whom:
+Environment variables of the service and of the sign-in:
   LIFECYCLE_URL       address of the service, such as https://lifecycle.acme.example
   LIFECYCLE_TOKEN     access token. Without it, GitHub's token of the job is exchanged for one, which needs no secret:
   AZURE_TENANT_ID, AZURE_CLIENT_ID   the application with a federated credential for the repository

@@ -282,7 +282,7 @@ export const FrameworkDetails = z
           }),
           notAssessed: z.string().nullable().meta({
             description:
-              "What the control asks and the service can't see, so that a person must review it also if the checks pass. Null if nothing is named.",
+              "Requirement of the control that the service can't see. A person must review it, also if the checks pass. Null if the mapping names none.",
           }),
           ...controlCounts,
           checks: z

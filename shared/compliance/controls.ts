@@ -29,7 +29,7 @@ export interface Control {
   title: string;
   /** IDs of checks with the reason for the mapping. Empty if the control must be assessed manually. */
   checks: Map<string, string>;
-  /** What the control asks and the service can't see. Undefined if the mapping names nothing. */
+  /** A requirement of the control that the service can't see. Undefined if the mapping names none. */
   notAssessed?: string;
 }
 

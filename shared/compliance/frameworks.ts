@@ -19,7 +19,7 @@ export interface ControlResult {
   id: string;
   title: string;
   status: ControlStatus;
-  /** What the control asks and the service can't see. Null if the mapping names nothing. */
+  /** A requirement of the control that the service can't see. Null if the mapping names none. */
   notAssessed: string | null;
   passed: number;
   failed: number;

@@ -7,7 +7,7 @@ type Family = (typeof FAMILIES)[number];
 
 /** The algorithm of a key, or of a certificate's key. */
 export interface Algorithm {
-  /** Such as `RSA-2048`, `EC-P-256` or `AES-256`. */
+  /** For example `RSA-2048`, `EC-P-256` or `AES-256`. */
   name: string;
   family: Family;
   /** Bits of the key. */

@@ -16,7 +16,7 @@ const Verdict = z.object({
   standard: z.enum(STANDARD_IDS as [StandardId, ...StandardId[]]).meta({ description: "Standard that sets the dates." }),
   name: z.string().meta({ description: "Name and version of the standard." }),
   source: z.string().meta({ description: "Address of the standard." }),
-  rule: z.string().meta({ description: "What the standard says about the algorithm, in our words." }),
+  rule: z.string().meta({ description: "Statement of the standard about the algorithm, in our words." }),
   deprecatedAfter: day.nullable().meta({ description: "Last day before the use is discouraged. Null without one." }),
   disallowedAfter: day
     .nullable()

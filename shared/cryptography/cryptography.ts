@@ -166,7 +166,7 @@ export function createCryptography(deps: {
     async postQuantum(filter, { limit, cursor: cursorText }) {
       const key = filterKey(filter);
       const cursor = cursorOf(RankCursor, cursorText, key);
-      const after = cursor?.r as Rank | undefined;
+      const after: Rank | undefined = cursor?.r;
       const { now } = cursor ?? (await inventory.moment());
       const counts = await countConsumers(filter.vault);
       const summary = { assets: 0, vulnerable: 0, unknown: 0, safe: 0 };

@@ -11,7 +11,7 @@ export const QUANTUM_STATES = ["vulnerable", "unknown", "safe"] as const;
 export type QuantumState = (typeof QUANTUM_STATES)[number];
 export const RULE_STATES = ["allowed", "deprecated", "disallowed"] as const;
 
-/** What a standard says about an asset at a time. */
+/** The dates of a standard for an asset, and their state at a time. */
 interface Verdict extends Pick<Rule, "deprecatedAfter" | "disallowedAfter" | "text"> {
   standard: StandardId;
   state: (typeof RULE_STATES)[number];
@@ -39,7 +39,7 @@ export interface PostQuantum {
   exposedDays: number | undefined;
 }
 
-/** What decides until when an asset must protect. */
+/** The settings that decide until when an asset must protect. */
 export interface ProtectionRules {
   /** Name of the tag. */
   tag: string;

@@ -21,7 +21,7 @@ export const STANDARDS = {
 export type StandardId = keyof typeof STANDARDS;
 export const STANDARD_IDS = Object.keys(STANDARDS) as StandardId[];
 
-/** What a standard says about a group of algorithms. Dates are the last day of a use. */
+/** The statement of a standard about a group of algorithms. Dates are the last day of a use. */
 export interface Rule {
   standard: StandardId;
   /** Which keys and certificates the rule is about. */
@@ -33,7 +33,7 @@ export interface Rule {
   disallowedAfter?: string;
   /** True if the standard never allowed the algorithm, so that there is no date. */
   neverAllowed?: true;
-  /** What the standard says, in our words, with the place. */
+  /** The statement in our words, with its place in the standard. */
   text: string;
 }
 

@@ -142,7 +142,7 @@ describe("the bill of materials", () => {
     expect(used.map((one: Any) => byRef.get(one.ref).name)).toEqual(["app-www"]);
   });
 
-  test("refers only to components that it contains, each of which it contains once", async () => {
+  test("contains each component once, and refers only to components that it contains", async () => {
     const { components, dependencies } = await readCbom();
     const refs = components.map((one: Any) => one["bom-ref"]);
     expect(new Set(refs).size).toBe(refs.length);

@@ -255,7 +255,7 @@ class Checks:
                     for control in expand(text):
                         controls[target][control] |= set(spans(row["checks"]))
         # A control that no check can decide has no checks.
-        for row in self.pages.table("compliance.md", "What is not assessed"):
+        for row in self.pages.table("compliance.md", "Not assessed"):
             controls[ids[row["framework"]]][row["control"]] |= set()
         return controls
 

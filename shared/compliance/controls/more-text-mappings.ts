@@ -83,7 +83,7 @@ export const MORE_TEXT_MAPPINGS: readonly Mapping[] = [
   {
     checks: ["vault-audit-logging"],
     controls: { nis2: "Annex 9.2(c), Annex 3.2" },
-    basis: "Annex 9.2(c) and 3.2: log and audit what is done with keys.",
+    basis: "Annex 9.2(c) and 3.2: log and audit the operations on keys.",
   },
   {
     checks: ["vault-rbac", ...NETWORK_ACCESS, "client-secret-owner", "application-certificate-owner"],

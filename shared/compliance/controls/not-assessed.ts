@@ -1,13 +1,13 @@
 import type { FrameworkId } from "./frameworks.ts";
 
 /**
- * What frameworks ask about credentials and cryptography, and this service can't see. A control that also has checks is assessed
+ * Requirements of frameworks about credentials and cryptography that this service can't see. A control that also has checks is assessed
  * only in part: the checks can fail it, but can't show that it is met.
  */
 export interface NotAssessed {
   framework: FrameworkId;
   control: string;
-  /** What the framework asks, and why the service can't see it. */
+  /** The requirement, and why the service can't see it. */
   reason: string;
 }
 
@@ -156,7 +156,7 @@ export const NOT_ASSESSED: readonly NotAssessed[] = [
   {
     framework: "hipaa-security-rule",
     control: "164.312(a)(1)",
-    reason: "Who may have access to health information is not known.",
+    reason: "The service does not know which people may have access to health information.",
   },
   {
     framework: "hipaa-security-rule",

@@ -101,7 +101,7 @@ export const TITLES: { readonly [F in Exclude<FrameworkId, `cis-${string}`>]: Re
     "Annex 11.6.2(c)": "Authentication credentials are changed",
   },
   dora: {
-    "9(4)(c)": "Logical access is limited to what is required",
+    "9(4)(c)": "Logical access is limited to the required minimum",
     "9(4)(d)": "Strong authentication, and protection of cryptographic keys",
     "RTS 6": "Encryption and cryptographic controls",
     "RTS 7(1)": "Keys are managed over their whole life",

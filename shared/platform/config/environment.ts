@@ -126,11 +126,11 @@ const cloud = {
     .max(512)
     .default("protectUntil")
     .describe(
-      "Tag of keys and certificates with the year (2040) or the date (2040-06-30) until which what they protect must stay protected.",
+      "Tag of keys and certificates with the year (2040) or the date (2040-06-30) until which their data must stay protected.",
     ),
   PROTECTION_YEARS: integer(0, 100, "years")
     .default(10)
-    .describe("Years for which what a key protects must stay protected, from today, for keys without the tag."),
+    .describe("Years from today for which the data of keys without the tag must stay protected."),
 };
 
 /** Other services that this service reads or writes. */
