@@ -293,7 +293,7 @@ A date is the last day of a use. A year in a standard means its last day. The fi
 sign or encrypt, and the service does not know which, so the earlier date of encryption applies to keys. CNSA 2.0 binds only national security
 systems of the United States.
 
-${table(["standard", "algorithm", "deprecated after", "disallowed after", "text"], rows)}`;
+${table(["standard", "algorithm", "deprecated after", "disallowed after", "text"], rules)}`;
 }
 
 if (import.meta.main) {

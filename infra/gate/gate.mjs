@@ -155,7 +155,8 @@ function readSettings() {
   const lowest = GATE_SEVERITY || "high";
   if (lowest !== "none" && !SEVERITIES.includes(lowest))
     throw new GateError(`GATE_SEVERITY must be ${SEVERITIES.join(", ")} or none.`);
-  if (GATE_DAYS_LEFT && !/^\d{1,5}$/.test(GATE_DAYS_LEFT)) throw new GateError("GATE_DAYS_LEFT must be a number of days.");
+  if (GATE_DAYS_LEFT && !/^\d{1,5}$/.test(GATE_DAYS_LEFT))
+    throw new GateError("GATE_DAYS_LEFT must be a number of days.");
   return {
     severities: lowest === "none" ? [] : SEVERITIES.slice(0, SEVERITIES.indexOf(lowest) + 1),
     daysLeft: GATE_DAYS_LEFT ? Number(GATE_DAYS_LEFT) : undefined,
@@ -171,7 +172,8 @@ async function main() {
   const { severities, daysLeft, filter } = readSettings();
   const service = safeAddress("LIFECYCLE_URL", required("LIFECYCLE_URL"));
   const token = await accessToken();
-  const get = (path) => send(service + path, { headers: { Authorization: `Bearer ${token}`, Accept: "application/json" } });
+  const get = (path) =>
+    send(service + path, { headers: { Authorization: `Bearer ${token}`, Accept: "application/json" } });
 
   const violations = [];
   for (const severity of severities)
@@ -191,7 +193,9 @@ async function main() {
   if (severities.length > 0)
     report(
       `Violations of severity ${severities.at(-1)} or higher`,
-      violations.map(({ severity, title, credentialTitle, resourceId }) => `${severity}: ${title}: ${credentialTitle ?? resourceId}`),
+      violations.map(
+        ({ severity, title, credentialTitle, resourceId }) => `${severity}: ${title}: ${credentialTitle ?? resourceId}`,
+      ),
     );
   if (daysLeft !== undefined)
     report(

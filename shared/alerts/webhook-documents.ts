@@ -29,8 +29,7 @@ export function eventSchema(eventType: string): Json | undefined {
  */
 export function asyncApiDocument(version: string): Json {
   const webhooks = alertWebhooks();
-  const references = (folder: string) =>
-    webhooks.map(({ name }) => [name, { $ref: `#/${folder}/${name}` }] as const);
+  const references = (folder: string) => webhooks.map(({ name }) => [name, { $ref: `#/${folder}/${name}` }] as const);
   return {
     asyncapi: "3.0.0",
     info: {

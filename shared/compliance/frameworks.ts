@@ -51,7 +51,7 @@ export function frameworkResults(overview: CountedOverview): FrameworkResult[] {
   });
 }
 
-function controlResult({ id, title, checks, notAssessed = null }: Control, counts: ReadonlyMap<Check, Counts>): ControlResult {
+function controlResult({ id, title, checks, notAssessed }: Control, counts: ReadonlyMap<Check, Counts>): ControlResult {
   const sum = { passed: 0, failed: 0, exempted: 0 };
   const results = [...checks].map(([checkId, basis]): CheckResult => {
     const check = checkOfId.get(checkId)!;
@@ -64,5 +64,5 @@ function controlResult({ id, title, checks, notAssessed = null }: Control, count
   });
   const status: ControlStatus =
     checks.size === 0 ? "manual" : sum.failed > 0 ? "fail" : sum.passed > 0 ? "pass" : "notApplicable";
-  return { id, title, status, notAssessed, ...sum, checks: results };
+  return { id, title, status, notAssessed: notAssessed ?? null, ...sum, checks: results };
 }

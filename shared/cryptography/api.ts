@@ -13,7 +13,9 @@ const count = z.int().min(0);
 const CRYPTO_TYPES = ["key", "certificate"] as const;
 
 const Verdict = z.object({
-  standard: z.enum(STANDARD_IDS as [StandardId, ...StandardId[]]).meta({ description: "Standard that sets the dates." }),
+  standard: z
+    .enum(STANDARD_IDS as [StandardId, ...StandardId[]])
+    .meta({ description: "Standard that sets the dates." }),
   name: z.string().meta({ description: "Name and version of the standard." }),
   source: z.string().meta({ description: "Address of the standard." }),
   rule: z.string().meta({ description: "Statement of the standard about the algorithm, in our words." }),

@@ -181,7 +181,8 @@ function addCertificate(writer: Writer, asset: AssetRecord, now: number): void {
   const { certificate: facts, subjectAlternativeNames: names = [] } = asset;
   const ref = refOf(asset);
   const publicKey = `${ref}#public-key`;
-  const signature = facts?.signatureAlgorithm === undefined ? undefined : addSignature(writer, facts.signatureAlgorithm);
+  const signature =
+    facts?.signatureAlgorithm === undefined ? undefined : addSignature(writer, facts.signatureAlgorithm);
   const related = [
     ...(signature === undefined ? [] : [{ type: "algorithm", ref: signature }]),
     ...(algorithm ? [{ type: "publicKey", ref: publicKey }] : []),
@@ -296,7 +297,10 @@ function addApplication(writer: Writer, { credential }: AssetRecord, asset: stri
     type: "application",
     "bom-ref": ref,
     name: applicationName,
-    properties: [{ name: `${PREFIX}tenant`, value: tenantId }, ...(appId ? [{ name: `${PREFIX}appId`, value: appId }] : [])],
+    properties: [
+      { name: `${PREFIX}tenant`, value: tenantId },
+      ...(appId ? [{ name: `${PREFIX}appId`, value: appId }] : []),
+    ],
   });
   writer.dependency(ref, asset);
 }

@@ -10,7 +10,6 @@ import {
   type PostQuantum,
   type ProtectionRules,
   postQuantumOf,
-  QUANTUM_STATES,
   type QuantumState,
   type Rank,
   rankOf,
@@ -227,7 +226,7 @@ export function createCryptography(deps: {
         const page = await pageOfType(filter, type, limit, position.cursor);
         assets.push(...page.assets);
         now = page.now;
-        const nextType = types[types.indexOf(type) + 1];
+        const nextType: typeof type | undefined = types[types.indexOf(type) + 1];
         position = page.nextCursor !== null ? { type, cursor: page.nextCursor } : nextType && { type: nextType };
       }
       const consumers = await readConsumers(assets, filter.vault);

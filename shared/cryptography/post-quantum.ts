@@ -116,7 +116,13 @@ function verdictOf({ standard, deprecatedAfter, disallowedAfter, neverAllowed, t
   const isOver = (day: string | undefined) => day !== undefined && day < today;
   const state =
     neverAllowed || isOver(disallowedAfter) ? "disallowed" : isOver(deprecatedAfter) ? "deprecated" : "allowed";
-  return { standard, state, text, ...(deprecatedAfter && { deprecatedAfter }), ...(disallowedAfter && { disallowedAfter }) };
+  return {
+    standard,
+    state,
+    text,
+    ...(deprecatedAfter && { deprecatedAfter }),
+    ...(disallowedAfter && { disallowedAfter }),
+  };
 }
 
 /** The rank of an asset: lower is more urgent. */

@@ -40,7 +40,9 @@ describe("the SARIF export", () => {
       violations.map(({ id }) => id),
     );
     const { rules } = tool.driver;
-    expect(rules.map(({ id }: Any) => id).sort()).toEqual([...new Set(violations.map(({ checkId }) => checkId))].sort());
+    expect(rules.map(({ id }: Any) => id).sort()).toEqual(
+      [...new Set(violations.map(({ checkId }) => checkId))].sort(),
+    );
     for (const { ruleId, ruleIndex } of results) expect(rules[ruleIndex].id).toBe(ruleId);
     for (const { locations } of results) {
       const [{ physicalLocation, logicalLocations }] = locations;
@@ -48,7 +50,12 @@ describe("the SARIF export", () => {
       expect(logicalLocations[0].fullyQualifiedName).not.toBe("");
     }
     const levels = new Map(results.map((result: Any) => [result.properties.severity, result.level]));
-    expect(Object.fromEntries(levels)).toMatchObject({ critical: "error", high: "error", medium: "warning", low: "note" });
+    expect(Object.fromEntries(levels)).toMatchObject({
+      critical: "error",
+      high: "error",
+      medium: "warning",
+      low: "note",
+    });
   });
 
   test("has the filters of the list, and a suppression for an exempted violation", async () => {
@@ -107,14 +114,21 @@ describe("the gate", () => {
     const critical = await readViolations("&severity=critical");
     const high = await readViolations("&severity=high");
     const { code, output } = await runGate({ GATE_SEVERITY: "high" });
-    expect([code, output]).toEqual([1, expect.stringContaining(`severity high or higher: ${critical.length + high.length}`)]);
+    expect([code, output]).toEqual([
+      1,
+      expect.stringContaining(`severity high or higher: ${critical.length + high.length}`),
+    ]);
     expect(output).toContain(critical[0].resourceId);
     expect((await runGate({ GATE_SEVERITY: "critical" })).output).toContain(`critical or higher: ${critical.length}`);
   });
 
   test("passes if nothing matches the vault or the owner", async () => {
-    expect((await runGate({ GATE_VAULT: "kv-shop-empty", GATE_SEVERITY: "critical", GATE_DAYS_LEFT: "3000" })).code).toBe(0);
-    expect((await runGate({ GATE_OWNER: "other@acme.example", GATE_SEVERITY: "low", GATE_DAYS_LEFT: "3000" })).code).toBe(0);
+    expect(
+      (await runGate({ GATE_VAULT: "kv-shop-empty", GATE_SEVERITY: "critical", GATE_DAYS_LEFT: "3000" })).code,
+    ).toBe(0);
+    expect(
+      (await runGate({ GATE_OWNER: "other@acme.example", GATE_SEVERITY: "low", GATE_DAYS_LEFT: "3000" })).code,
+    ).toBe(0);
     const ofOwner = await runGate({ GATE_OWNER: "dba@acme.example", GATE_SEVERITY: "none", GATE_DAYS_LEFT: "91" });
     expect([ofOwner.code, ofOwner.output]).toEqual([1, expect.stringContaining("kv-shop-prod.secret.db-password")]);
     expect(ofOwner.output).not.toContain("smtp-password");
@@ -204,7 +218,11 @@ describe("signs in without a secret", () => {
       "GET /job-token?version=2&audience=api%3A%2F%2FAzureADTokenExchange",
       "POST /contoso.example/oauth2/v2.0/token",
     ]);
-    const rejected = await run("bash", ["-c", step.run], { ...env, ...github, ACTIONS_ID_TOKEN_REQUEST_TOKEN: "other" });
+    const rejected = await run("bash", ["-c", step.run], {
+      ...env,
+      ...github,
+      ACTIONS_ID_TOKEN_REQUEST_TOKEN: "other",
+    });
     expect([rejected.code, rejected.output]).toEqual([2, expect.stringContaining("answered 401: invalid_client")]);
   });
 
@@ -214,7 +232,10 @@ describe("signs in without a secret", () => {
     // In place of the Azure CLI: returns a token for the resource that the steps name.
     const az = path.join(folder, "az");
     const token = await service.cloud.control.apiToken({ claims: { roles: ["Lifecycle.User"] } });
-    writeFileSync(az, `#!/bin/sh\n[ "$*" = "account get-access-token --resource api://lifecycle --query accessToken --output tsv" ] && echo '${token}'\n`);
+    writeFileSync(
+      az,
+      `#!/bin/sh\n[ "$*" = "account get-access-token --resource api://lifecycle --query accessToken --output tsv" ] && echo '${token}'\n`,
+    );
     chmodSync(az, 0o700);
     const env = {
       PATH: `${folder}:${process.env.PATH}`,

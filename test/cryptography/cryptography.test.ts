@@ -76,8 +76,10 @@ function validator(): (document: unknown) => unknown {
 
 // biome-ignore lint/suspicious/noExplicitAny: the tests know the shape of the documents.
 type Any = any;
-const readCbom = async (query = ""): Promise<Any> => JSON.parse((await service.admin("GET", `/compliance/cbom${query}`)).text);
-const readList = async (query = ""): Promise<Any> => (await service.admin("GET", `/compliance/post-quantum${query}`)).body;
+const readCbom = async (query = ""): Promise<Any> =>
+  JSON.parse((await service.admin("GET", `/compliance/cbom${query}`)).text);
+const readList = async (query = ""): Promise<Any> =>
+  (await service.admin("GET", `/compliance/post-quantum${query}`)).body;
 const refOf = (type: string, name: string) => `asset:${VAULT}.${type}.${name}`;
 
 describe("the bill of materials", () => {
@@ -94,8 +96,7 @@ describe("the bill of materials", () => {
   test("has each key with its algorithm, size, dates, state and protection", async () => {
     const { components } = await readCbom();
     const byRef = new Map<string, Any>(components.map((one: Any) => [one["bom-ref"], one]));
-    const keyOf = (name: string) =>
-      byRef.get(refOf("key", name)).cryptoProperties.relatedCryptoMaterialProperties;
+    const keyOf = (name: string) => byRef.get(refOf("key", name)).cryptoProperties.relatedCryptoMaterialProperties;
     expect(components.filter((one: Any) => /^asset:.*\.key\./.test(one["bom-ref"]))).toHaveLength(KEYS.length);
     expect(keyOf("rsa-2048")).toMatchObject({
       type: "private-key",
@@ -194,7 +195,8 @@ describe("the list of post-quantum dates", () => {
       ["cnsa2", "2025-12-31", "2033-12-31", "deprecated"],
       ["bsiTr02102", "2030-12-31", "2031-12-31", "allowed"],
     ]);
-    for (const { source, rule } of items[0].standards) expect([source, rule]).toEqual([expect.stringMatching(/^https:/), expect.stringMatching(/\.$/)]);
+    for (const { source, rule } of items[0].standards)
+      expect([source, rule]).toEqual([expect.stringMatching(/^https:/), expect.stringMatching(/\.$/)]);
   });
 
   test("has pages with each asset once, in the order of the whole list", async () => {
@@ -233,9 +235,9 @@ describe("the rules", () => {
   });
 
   test("a tag is a year or a date", () => {
-    expect(["2040", " 2040-06-30 ", "2040-02-30", "0000", "40", "2040-6-1", ""].map((value) => dayOfTag(value))).toEqual(
-      ["2040-12-31", "2040-06-30", ...Array(5).fill(undefined)],
-    );
+    expect(
+      ["2040", " 2040-06-30 ", "2040-02-30", "0000", "40", "2040-6-1", ""].map((value) => dayOfTag(value)),
+    ).toEqual(["2040-12-31", "2040-06-30", ...Array(5).fill(undefined)]);
   });
 
   test("ranks are in one order: state, time, consumers, ID", () => {

@@ -88,7 +88,8 @@ export const MORE_TEXT_MAPPINGS: readonly Mapping[] = [
   {
     checks: ["vault-rbac", ...NETWORK_ACCESS, "client-secret-owner", "application-certificate-owner"],
     controls: { nis2: "21(2)(i)" },
-    basis: "21(2)(i): have policies for the control of access and for the management of assets, which includes who is responsible.",
+    basis:
+      "21(2)(i): have policies for the control of access and for the management of assets, which includes who is responsible.",
   },
   {
     checks: [
@@ -182,7 +183,8 @@ export const MORE_TEXT_MAPPINGS: readonly Mapping[] = [
   {
     checks: [...EXPIRED_KEYS, ...KEY_STRENGTH],
     controls: { "hipaa-security-rule": "164.312(a)(2)(iv)" },
-    basis: "164.312(a)(2)(iv): have a mechanism to encrypt and decrypt health information. Its keys are valid and strong.",
+    basis:
+      "164.312(a)(2)(iv): have a mechanism to encrypt and decrypt health information. Its keys are valid and strong.",
   },
   {
     checks: ["vault-audit-logging"],
@@ -197,6 +199,7 @@ export const MORE_TEXT_MAPPINGS: readonly Mapping[] = [
   {
     checks: ["certificate-expired", ...CERTIFICATE_STRENGTH],
     controls: { "hipaa-security-rule": "164.312(e)(2)(ii)" },
-    basis: "164.312(e)(2)(ii): encrypt health information in transit where appropriate. The certificates are valid and strong.",
+    basis:
+      "164.312(e)(2)(ii): encrypt health information in transit where appropriate. The certificates are valid and strong.",
   },
 ];

@@ -20,7 +20,10 @@ const SECURITY_SEVERITIES: Record<Severity, string> = { critical: "9.5", high: "
 
 /** Returns text of a message: braces and brackets mean placeholders and links there (SARIF, sections 3.11.5 and 3.11.6). */
 const messageText = (text: string): string =>
-  text.replaceAll(/[\\[\]]/g, "\\$&").replaceAll("{", "{{").replaceAll("}", "}}");
+  text
+    .replaceAll(/[\\[\]]/g, "\\$&")
+    .replaceAll("{", "{{")
+    .replaceAll("}", "}}");
 
 /** Returns a segment of an address. `encodeURIComponent` rejects half of a surrogate pair. */
 const pathSegment = (name: string): string => encodeURIComponent(name.toWellFormed());
@@ -57,7 +60,8 @@ export function violationsSarif(violations: readonly Violation[], version: strin
 }
 
 function resultOf(violation: Violation, ruleIndex: number) {
-  const { id, checkId, resourceId, resourceType, resourceName, vaultName, owner, severity, title, evidence } = violation;
+  const { id, checkId, resourceId, resourceType, resourceName, vaultName, owner, severity, title, evidence } =
+    violation;
   const name = violation.credentialTitle ?? resourceName;
   const isVault = resourceType === "vault";
   // A resource has no file. Code scanning needs an address, so it gets a relative one that names the resource.

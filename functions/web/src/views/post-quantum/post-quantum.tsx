@@ -50,7 +50,11 @@ const day = (date: string): string => dayText(Date.parse(date));
 /** Returns a standard's judgment, such as "NIST IR 8547: Allowed until Dec 31, 2035". */
 function judgment({ standard, state, disallowedAfter }: Item["standards"][number]): string {
   const until =
-    disallowedAfter === null ? "" : state === "disallowed" ? ` since ${day(disallowedAfter)}` : ` until ${day(disallowedAfter)}`;
+    disallowedAfter === null
+      ? ""
+      : state === "disallowed"
+        ? ` since ${day(disallowedAfter)}`
+        : ` until ${day(disallowedAfter)}`;
   return `${STANDARDS[standard]}: ${RULE_STATES[state]}${until}`;
 }
 
