@@ -1,7 +1,7 @@
 import path from "node:path";
 import * as z from "zod";
 import { versionOf } from "../shared/platform/http/answer-version.ts";
-import { OpenApiDocument } from "../shared/platform/http/api.ts";
+import { AsyncApiDocument, OpenApiDocument } from "../shared/platform/http/api.ts";
 import { acceptsGzip, contentCodingHeaders, gzipped } from "../shared/platform/http/compression.ts";
 import type { Endpoint } from "../shared/platform/http/endpoint.ts";
 import { notFound } from "../shared/platform/http/problem.ts";
@@ -77,7 +77,7 @@ const asyncApi = endpoint({
   tag,
   access: "open",
   tier: "core",
-  responds: { 200: { description: "The document.", mediaType: "application/json", example: '{"asyncapi":"3.0.0"}' } },
+  responds: { 200: AsyncApiDocument },
   handle: async () => {
     const { asyncApiDocument } = await import("../shared/alerts/webhook-documents.ts");
     return content("application/json; charset=utf-8", JSON.stringify(asyncApiDocument(VERSION)));
@@ -99,6 +99,7 @@ const webhookSchema = endpoint({
       example: "lifecycle.alert.expired",
     }),
   }),
+  example: { params: { event_type: "lifecycle.alert.expired" } },
   responds: {
     200: { description: "The schema.", mediaType: "application/schema+json", example: '{"type":"object"}' },
   },
