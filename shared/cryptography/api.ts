@@ -16,9 +16,16 @@ const Verdict = z.object({
   standard: z
     .enum(STANDARD_IDS as [StandardId, ...StandardId[]])
     .meta({ description: "Standard that sets the dates." }),
-  name: z.string().meta({ description: "Name and version of the standard." }),
-  source: z.string().meta({ description: "Address of the standard." }),
-  rule: z.string().meta({ description: "Statement of the standard about the algorithm, in our words." }),
+  name: z.string().meta({ description: "Name and version of the standard.", example: "CNSA 2.0" }),
+  source: z
+    .string()
+    .meta({ description: "Address of the standard.", example: "https://csrc.nist.gov/pubs/ir/8547/ipd" }),
+  rule: z
+    .string()
+    .meta({
+      description: "Statement of the standard about the algorithm, in our words.",
+      example: "CNSA 2.0 contains AES-256.",
+    }),
   deprecatedAfter: day.nullable().meta({ description: "Last day before the use is discouraged. Null without one." }),
   disallowedAfter: day
     .nullable()
@@ -34,7 +41,10 @@ const PostQuantumAsset = z
     credentialTitle: z
       .string()
       .nullable()
-      .meta({ description: "For a directory credential: its application and its name. Null otherwise." }),
+      .meta({
+        description: "For a directory credential: its application and its name. Null otherwise.",
+        example: "Payments API/2026",
+      }),
     vaultName: z.string().nullable().meta({ description: "Null for assets outside key vaults." }),
     subscriptionId: z.string().nullable(),
     owner: z.string().nullable().meta({ description: "Value of the tag that the setting OWNER_TAG names." }),
@@ -43,7 +53,7 @@ const PostQuantumAsset = z
         name: z.string().meta({ description: "Name with the size or curve.", example: "RSA-2048" }),
         family: z.enum(FAMILIES).meta({ description: "Family of the algorithm." }),
         size: z.int().meta({ description: "Size of the key in bits." }),
-        curve: z.string().nullable().meta({ description: "Elliptic curve. Null for RSA and AES." }),
+        curve: z.string().nullable().meta({ description: "Elliptic curve. Null for RSA and AES.", example: "P-256" }),
       })
       .nullable()
       .meta({ description: "Null if the details of the asset are not known." }),
