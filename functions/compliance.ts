@@ -24,8 +24,10 @@ import { FRAMEWORK_IDS } from "../shared/compliance/controls.ts";
 import { OPERATOR_EXEMPTION_DAYS } from "../shared/compliance/exemptions.ts";
 import { FRAMEWORK_CSV_EXAMPLE, VIOLATIONS_CSV_EXAMPLE } from "../shared/compliance/report/csv.ts";
 import { MAX_PDF_VIOLATIONS } from "../shared/compliance/report/reports.ts";
+import { VIOLATIONS_SARIF_EXAMPLE } from "../shared/compliance/report/sarif.ts";
 import { PageQuery, pageOf, pageRequest, pageView } from "../shared/platform/http/paging.ts";
 import { content, created, deleted, ok, resource } from "../shared/platform/http/reply.ts";
+import { builtVersion } from "./built-version.ts";
 import { endpoint, exampleDay, poison, queue, timer } from "./declare.ts";
 
 /*
@@ -109,14 +111,48 @@ const exportViolations = endpoint({
   responds: { 200: { description: "A part of the list.", mediaType: "text/csv", example: VIOLATIONS_CSV_EXAMPLE } },
   handle: async ({ query, url, services }) => {
     const { csv, nextCursor } = await services.complianceReports.violationsCsv(violationFilter(query), query.cursor);
-    const next = new URLSearchParams(url.searchParams);
-    if (nextCursor !== null) next.set("cursor", nextCursor);
     return content("text/csv; charset=utf-8; header=present", csv, {
       "Content-Disposition": 'attachment; filename="violations.csv"',
-      ...(nextCursor !== null && { Link: `<${url.pathname}?${next}>; rel="next"` }),
+      ...nextPart(url, nextCursor),
     });
   },
 });
+
+const exportViolationsSarif = endpoint({
+  name: "exportViolationsSarif",
+  method: "GET",
+  route: "compliance/violations/sarif",
+  summary: "Export violations as SARIF",
+  description:
+    'SARIF 2.1.0, for code scanning and pipelines. An exempted violation has a suppression. Each part is a log with up to 5,000 violations; the header `Link: <…>; rel="next"` leads to the next part.',
+  tag,
+  access: "user",
+  tier: "core",
+  query: ViolationFileQuery,
+  example: { query: { vault: "kv-payments-prod" } },
+  responds: {
+    200: { description: "A part of the list.", mediaType: "application/sarif+json", example: VIOLATIONS_SARIF_EXAMPLE },
+  },
+  handle: async ({ query, url, services }) => {
+    const { sarif, nextCursor } = await services.complianceReports.violationsSarif(
+      violationFilter(query),
+      query.cursor,
+      builtVersion().version,
+    );
+    return content("application/sarif+json; charset=utf-8", sarif, {
+      "Content-Disposition": 'attachment; filename="violations.sarif"',
+      ...nextPart(url, nextCursor),
+    });
+  },
+});
+
+/** Returns the header that leads to the next part of a file. None for the last part. */
+function nextPart(url: URL, cursor: string | null): { Link?: string } {
+  if (cursor === null) return {};
+  const next = new URLSearchParams(url.searchParams);
+  next.set("cursor", cursor);
+  return { Link: `<${url.pathname}?${next}>; rel="next"` };
+}
 
 const reportViolations = endpoint({
   name: "reportViolations",
@@ -333,6 +369,7 @@ export const endpoints = [
   listComplianceOwners,
   listViolations,
   exportViolations,
+  exportViolationsSarif,
   reportViolations,
   evaluateCompliance,
   getEvaluation,

@@ -1,9 +1,10 @@
 import path from "node:path";
 import * as z from "zod";
 import { versionOf } from "../shared/platform/http/answer-version.ts";
-import { OpenApiDocument } from "../shared/platform/http/api.ts";
+import { AsyncApiDocument, OpenApiDocument } from "../shared/platform/http/api.ts";
 import { acceptsGzip, contentCodingHeaders, gzipped } from "../shared/platform/http/compression.ts";
 import type { Endpoint } from "../shared/platform/http/endpoint.ts";
+import { notFound } from "../shared/platform/http/problem.ts";
 import { content, type Reply } from "../shared/platform/http/reply.ts";
 import { createStaticFiles } from "../shared/platform/http/static-files.ts";
 import { PRODUCT } from "../shared/platform/product.ts";
@@ -11,9 +12,12 @@ import { endpoint, exampleDay } from "./declare.ts";
 import type { Services } from "./services.ts";
 import { TAGS } from "./tags.ts";
 
-// The pages of the API documentation (`/docs` and `/redoc`), their files, and the OpenAPI document (`/openapi.json`).
+// The pages of the API documentation (`/docs` and `/redoc`), their files, the OpenAPI document (`/openapi.json`), and the
+// documents about webhooks.
 
 const tag = "Documentation";
+/** Version of the API (semantic versioning). 1.0.0 contains the endpoints of the specification. */
+const VERSION = "1.0.0";
 const page = (description: string) => ({ 200: { description, mediaType: "text/html" } });
 
 /** Content security policy: the pages load only their own files. Swagger UI and Redoc need inline styles and data images. */
@@ -65,6 +69,48 @@ const redoc = endpoint({
   handle: () => html(PRODUCT, "", "redoc", ["redoc.standalone.js", "redoc-start.js"]),
 });
 
+const asyncApi = endpoint({
+  name: "asyncApi",
+  method: "GET",
+  route: "asyncapi.json",
+  summary: "Get the AsyncAPI 3.0 document of the webhooks that alert rules send",
+  tag,
+  access: "open",
+  tier: "core",
+  responds: { 200: AsyncApiDocument },
+  handle: async () => {
+    const { asyncApiDocument } = await import("../shared/alerts/webhook-documents.ts");
+    return content("application/json; charset=utf-8", JSON.stringify(asyncApiDocument(VERSION)));
+  },
+});
+
+const webhookSchema = endpoint({
+  name: "getWebhookSchema",
+  method: "GET",
+  route: "schemas/webhooks/{event_type}",
+  summary: "Get the JSON Schema of a webhook event",
+  description: "JSON Schema draft 7. Later versions of the service can add members to events.",
+  tag,
+  access: "open",
+  tier: "core",
+  params: z.object({
+    event_type: z.string().max(64).meta({
+      description: "The `type` of the event: `lifecycle.alert.` and the alertType of the rule.",
+      example: "lifecycle.alert.expired",
+    }),
+  }),
+  example: { params: { event_type: "lifecycle.alert.expired" } },
+  responds: {
+    200: { description: "The schema.", mediaType: "application/schema+json", example: '{"type":"object"}' },
+  },
+  handle: async ({ params }) => {
+    const { eventSchema } = await import("../shared/alerts/webhook-documents.ts");
+    const schema = eventSchema(params.event_type);
+    if (!schema) throw notFound(`The event type ${params.event_type}`);
+    return content("application/schema+json; charset=utf-8", JSON.stringify(schema));
+  },
+});
+
 const documentationFile = endpoint({
   name: "docsFile",
   method: "GET",
@@ -81,9 +127,6 @@ const documentationFile = endpoint({
   responds: { 200: { description: "The file.", mediaType: "*/*" } },
   handle: ({ params: { file }, query: { v }, headers }) => files.reply(file, v, headers),
 });
-
-/** Version of the API (semantic versioning). 1.0.0 contains the endpoints of the specification. */
-const VERSION = "1.0.0";
 
 /** Returns the OpenAPI document of the endpoints. The generator is loaded only here. */
 export async function openApiText(endpoints: Endpoint<Services>[]): Promise<string> {
@@ -125,5 +168,5 @@ export function documentation(allEndpoints: () => Promise<Endpoint<Services>[]>)
         : content(type, text, { ETag: version });
     },
   });
-  return { endpoints: [docs, documentationFile, openApi, redoc] };
+  return { endpoints: [docs, documentationFile, openApi, redoc, asyncApi, webhookSchema] };
 }

@@ -1,6 +1,7 @@
 import type { Alerts } from "../shared/alerts/alerts.ts";
 import { createReadinessReports, type ReadinessReports } from "../shared/certificates/readiness-reports.ts";
 import { type ComplianceReports, createComplianceReports } from "../shared/compliance/report/reports.ts";
+import { type Cryptography, createCryptography } from "../shared/cryptography/cryptography.ts";
 import { createDevops, type Devops } from "../shared/devops/devops.ts";
 import { ACTIVE, ActiveScans, QUEUES } from "../shared/discovery/scan.ts";
 import { scanHistory } from "../shared/discovery/scan-history.ts";
@@ -40,6 +41,7 @@ export interface Services
 interface Operations {
   complianceReports: ComplianceReports;
   certificateReadiness: ReadinessReports;
+  cryptography: Cryptography;
   reconciliation: Reconciliation;
   retention: Retention;
   failedMessages: FailedMessages;
@@ -126,6 +128,13 @@ function createOperations(modules: Omit<Services, keyof Operations>): Operations
       ownerTag: modules.config.OWNER_TAG,
       asksAuthorities: modules.config.ARI_DIRECTORIES.length > 0,
       unicodeFont: UNICODE_FONT,
+    }),
+    cryptography: createCryptography({
+      inventory,
+      consumersOf: async (vaultName) =>
+        (await modules.licensed()) ? await modules.dependencies.consumersOfAssets(vaultName) : undefined,
+      ownerTag: modules.config.OWNER_TAG,
+      protection: { tag: modules.config.PROTECT_UNTIL_TAG, years: modules.config.PROTECTION_YEARS },
     }),
     reconciliation: createReconciliation({
       writer,

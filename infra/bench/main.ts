@@ -31,6 +31,7 @@ const sections: Record<string, () => Promise<Section>> = {
   memory: async () => (await import("./memory.ts")).memory(),
   compliance: async () => (await import("./compliance.ts")).compliance(),
   sixtyDays: async () => (await import("./sixty-days.ts")).sixtyDays(),
+  cbom: async () => (await import("./cbom.ts")).cbom(),
   auditExport: async () => (await import("./audit-export.ts")).auditExport(),
   applications: async () => (await import("./applications.ts")).applications(),
   sync: async () => (await import("./sync.ts")).sync(),

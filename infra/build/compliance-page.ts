@@ -1,5 +1,6 @@
 /**
- * `npm run compliance-page`: writes docs/compliance.md and docs/compliance-controls.md from shared/compliance. A check tests
+ * `npm run compliance-page`: writes docs/compliance.md and docs/compliance-controls.md from shared/compliance, and
+ * docs/post-quantum.md from shared/cryptography. A check tests
  * one property of a vault or of its contents. A control is one numbered requirement of a framework, such as PCI DSS.
  */
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
@@ -8,12 +9,15 @@ import { SEVERITIES, SEVERITY_WEIGHTS } from "../../shared/compliance/check.ts";
 import { CHECKS } from "../../shared/compliance/checks/all.ts";
 import { APPROVED_CURVES, APPROVED_KEY_TYPES, MIN_RSA_BITS } from "../../shared/compliance/checks/cryptography.ts";
 import { CIS_RECOMMENDATIONS, CIS_VERSIONS } from "../../shared/compliance/controls/cis.ts";
+import { MORE_TEXT_MAPPINGS } from "../../shared/compliance/controls/more-text-mappings.ts";
+import { NOT_ASSESSED } from "../../shared/compliance/controls/not-assessed.ts";
 import { POLICIES } from "../../shared/compliance/controls/policies.ts";
 import { TEXT_MAPPINGS } from "../../shared/compliance/controls/text-mappings.ts";
 import { SILENT_FRAMEWORKS, UNMAPPED } from "../../shared/compliance/controls/unmapped.ts";
 import { controlsOf, FRAMEWORK_IDS, FRAMEWORKS, type FrameworkId } from "../../shared/compliance/controls.ts";
 import * as limits from "../../shared/compliance/limits.ts";
 import { INTEGRATED_AUTHORITIES } from "../../shared/compliance/public-certificates.ts";
+import { RULES, STANDARDS } from "../../shared/cryptography/rules.ts";
 import { UNSEEN_AFTER_MS } from "../../shared/inventory/holder.ts";
 import { DAY_MS } from "../../shared/platform/time.ts";
 import { DEFINITIONS } from "../../shared/settings/definitions.ts";
@@ -23,10 +27,14 @@ import { code, table } from "./markdown.ts";
 const HELP = `npm run compliance-page
 
 Writes docs/compliance.md, which explains why a framework asks for a check, and docs/compliance-controls.md, which lists the
-controls, from shared/compliance.`;
+controls, from shared/compliance. Writes docs/post-quantum.md, the dates of algorithms, from shared/cryptography.`;
 
 const FOLDER = path.resolve(import.meta.dirname, "../../docs");
 const NON_CIS_FRAMEWORK_IDS = FRAMEWORK_IDS.filter((id) => !(CIS_VERSIONS as readonly FrameworkId[]).includes(id));
+
+/** Frameworks to which Microsoft's policy sets map policies. */
+const POLICY_FRAMEWORK_IDS = NON_CIS_FRAMEWORK_IDS.filter((id) => POLICIES.some(({ controls }) => controls[id]));
+const ALL_TEXT_MAPPINGS = [...TEXT_MAPPINGS, ...MORE_TEXT_MAPPINGS];
 
 const nameOf = (id: FrameworkId): string => `${FRAMEWORKS[id].name} ${FRAMEWORKS[id].version}`;
 const joinNames = (checks: Iterable<string>): string => [...checks].map(code).join(", ");
@@ -86,21 +94,25 @@ const LIMITS: [string, string, string][] = [
   ["unseen credentials count for", `${UNSEEN_AFTER_MS / DAY_MS} days`, "all checks of credentials outside key vaults"],
 ];
 
-/** Returns the contents of the two pages, by file name. */
+/** Returns the contents of the pages, by file name. */
 export function compliancePages(): Record<string, string> {
-  return { "compliance.md": reasonsPage(), "compliance-controls.md": controlsPage() };
+  return {
+    "compliance.md": reasonsPage(),
+    "compliance-controls.md": controlsPage(),
+    "post-quantum.md": postQuantumPage(),
+  };
 }
 
 function reasonsPage(): string {
   const cis = CIS_RECOMMENDATIONS.map(({ title, ids, checks }) => [title, ...ids, joinNames(checks) || "a person"]);
   const policies = POLICIES.map(({ basis, checks, controls: byFramework }) => [
     policyIn(basis),
-    ...NON_CIS_FRAMEWORK_IDS.map((id) => byFramework[id] ?? "–"),
+    ...POLICY_FRAMEWORK_IDS.map((id) => byFramework[id] ?? "–"),
     joinNames(checks),
   ]);
   const texts = NON_CIS_FRAMEWORK_IDS.map((id) => {
     // A text that applies to two frameworks is listed under the first.
-    const rows = TEXT_MAPPINGS.filter(
+    const rows = ALL_TEXT_MAPPINGS.filter(
       ({ controls: by }) => by[id] && NON_CIS_FRAMEWORK_IDS.find((one) => by[one]) === id,
     );
     const cells = rows.map(({ basis, checks, controls: by }) => {
@@ -173,7 +185,7 @@ ${table(["recommendation", ...CIS_VERSIONS.map((id) => FRAMEWORKS[id].version), 
 
 Microsoft maps each of these Azure policies to the controls in the row. The checks ask for the same as the policy.
 
-${table(["Azure policy", ...NON_CIS_FRAMEWORK_IDS, "checks"], policies)}
+${table(["Azure policy", ...POLICY_FRAMEWORK_IDS, "checks"], policies)}
 ## The frameworks' own texts
 
 The second column summarizes the text in our words.
@@ -190,6 +202,14 @@ ${table(
 ${table(
   ["framework", "about", "why there is no control"],
   SILENT_FRAMEWORKS.map(({ framework, about, reason }) => [framework, about, reason]),
+)}
+## Not assessed
+
+These controls ask for something that the service can't see. A person must review it, also if all checks of the control pass.
+
+${table(
+  ["framework", "control", "not assessed"],
+  NOT_ASSESSED.map(({ framework, control, reason }) => [nameOf(framework), control, reason]),
 )}
 ## Sources
 
@@ -214,6 +234,66 @@ Generated from \`shared/compliance/\` by \`npm run compliance-page\`. Don't edit
 and has the recommendations of the CIS benchmark. "a person" means that no check can decide the control.
 
 ${sections.join("\n")}`;
+}
+
+function postQuantumPage(): string {
+  const rules = RULES.map(({ standard, about, deprecatedAfter, disallowedAfter, neverAllowed, text }) => [
+    `[${STANDARDS[standard].name}](${STANDARDS[standard].source})`,
+    about,
+    deprecatedAfter ?? "–",
+    neverAllowed ? "never allowed" : (disallowedAfter ?? "–"),
+    text,
+  ]);
+  return `# Algorithms, and when they end
+
+Generated from \`shared/cryptography/rules.ts\` by \`npm run compliance-page\`. Don't edit this page. It shows how to list which
+algorithms protect what until when, and the dates of each standard.
+
+## Find what must change first
+
+Open \`#/compliance/post-quantum\`, or call:
+
+\`\`\`sh
+curl -H "Authorization: Bearer $TOKEN" "$SERVICE/compliance/post-quantum?limit=10"
+\`\`\`
+
+Any signed-in user can read the list. It has the enabled keys and certificates that count for the score, also those of applications. The first
+assets are those that a quantum computer breaks (RSA and elliptic curves), then those of unknown algorithms. Among them, the order is:
+
+1. \`protectUntil\`, the latest first: the last day on which what the asset protects must stay protected. Data that is recorded today can be
+   decrypted later.
+2. \`consumers\`, the most first: the resources that use the asset. They need PRO and a [discovery of dependencies](dependencies.md).
+
+The first of these that exists decides \`protectUntil\`:
+
+| source | value |
+| --- | --- |
+| \`tag\` | The tag that [\`PROTECT_UNTIL_TAG\`](settings.md) names, \`protectUntil\` by default: a date (\`2040-06-30\`), or a year, which means its last day. |
+| \`expiry\` | For certificates: the expiration date. Their signatures prove who answers now, not later. |
+| \`setting\` | [\`PROTECTION_YEARS\`](settings.md) from today, 10 by default. |
+
+\`exposedDays\` are the days from the earliest \`disallowedAfter\` to \`protectUntil\`. Each request reads all keys and certificates that match
+the filters, one request to the tables for each 1,000, so follow \`nextCursor\` only as far as you need.
+
+## Export the algorithms
+
+\`GET /compliance/cbom\` returns a cryptographic bill of materials in [CycloneDX 1.7](https://cyclonedx.org/docs/1.7/json/), also of disabled
+assets. Each part is a valid document with up to 5,000 assets, and the header \`Link\` leads to the next part.
+
+- A key has its size, dates, state, and whether hardware protects it. A certificate has its names, validity and thumbprint. Its public key is a
+  component of its own. Algorithms are components that keys, certificates and signatures refer to.
+- \`dependencies\` has the resources that use an asset, and the application of a credential.
+- The serial number is a hash of the contents, and the references are the asset IDs, so two exports can be compared.
+- The operations of keys are not read, so an RSA algorithm has the primitive \`other\`. Scans by earlier versions did not store the algorithm of
+  signatures. Scheduled full scans read it again within [\`DETAIL_REFRESH_DAYS\`](settings.md).
+
+## Dates of the standards
+
+A date is the last day of a use. A year in a standard means its last day. The first row of a standard that matches an asset applies. Keys can
+sign or encrypt, and the service does not know which, so the earlier date of encryption applies to keys. CNSA 2.0 binds only national security
+systems of the United States.
+
+${table(["standard", "algorithm", "deprecated after", "disallowed after", "text"], rules)}`;
 }
 
 if (import.meta.main) {

@@ -39,7 +39,7 @@ export const LAYERS = [
   ["messages", "secrets", "unreadable-rows", "platform/runs"],
   ["settings"],
   ["access", "licensing", "inventory"],
-  ["subscriptions", "certificates", "compliance", "discovery", "sso", "devops", "approvals"],
+  ["subscriptions", "certificates", "compliance", "cryptography", "discovery", "sso", "devops", "approvals"],
   ["applications", "b2c"],
   ["rotation", "sync"],
   ["dependencies"],

@@ -280,6 +280,11 @@ export const FrameworkDetails = z
             description:
               "`fail`: a resource fails one of its checks. `notApplicable`: its checks apply to no resource. `manual`: requires a manual review.",
           }),
+          notAssessed: z.string().nullable().meta({
+            example: "The service does not know which keys were lost, compromised or damaged.",
+            description:
+              "Requirement of the control that the service can't see. A person must review it, also if the checks pass. Null if the mapping names none.",
+          }),
           ...controlCounts,
           checks: z
             .array(

@@ -1,10 +1,12 @@
 /**
  * Maps checks to the controls of frameworks, from the files in controls/. A check maps to a control because a benchmark
  * recommends the same (cis.ts), because Microsoft's policy sets say so (policies.ts), or because the framework's text requires
- * it (text-mappings.ts). For checks without a control, unmapped.ts contains the reason. docs/compliance.md lists all mappings.
+ * it (text-mappings.ts and more-text-mappings.ts). not-assessed.ts has what no check can decide. For checks without a control, unmapped.ts contains the reason. docs/compliance.md lists all mappings.
  */
 import { CIS_RECOMMENDATIONS, CIS_VERSIONS } from "./controls/cis.ts";
 import { FRAMEWORK_IDS, type FrameworkId, type Mapping } from "./controls/frameworks.ts";
+import { MORE_TEXT_MAPPINGS } from "./controls/more-text-mappings.ts";
+import { NOT_ASSESSED } from "./controls/not-assessed.ts";
 import { POLICIES } from "./controls/policies.ts";
 import { TEXT_MAPPINGS } from "./controls/text-mappings.ts";
 import { TITLES } from "./controls/titles.ts";
@@ -27,6 +29,8 @@ export interface Control {
   title: string;
   /** IDs of checks with the reason for the mapping. Empty if the control must be assessed manually. */
   checks: Map<string, string>;
+  /** A requirement of the control that the service can't see. Undefined if the mapping names none. */
+  notAssessed?: string;
 }
 
 /** Cache of the mappings. Computed on first use, because it would take a tenth of the start-up time. */
@@ -62,9 +66,13 @@ function mappedControlsOf(framework: keyof typeof TITLES): Control[] {
     for (const check of checks) if (!control.checks.has(check)) control.checks.set(check, basis);
     controls.set(id, control);
   };
-  for (const mapping of [...POLICIES, ...TEXT_MAPPINGS]) {
+  for (const mapping of [...POLICIES, ...TEXT_MAPPINGS, ...MORE_TEXT_MAPPINGS]) {
     const ids = mapping.controls[framework];
     if (ids) for (const id of expandIds(ids)) add(id, mapping);
+  }
+  for (const { control: id, reason } of NOT_ASSESSED.filter((one) => one.framework === framework)) {
+    const control = controls.get(id) ?? { id, title: TITLES[framework][id] ?? "", checks: new Map() };
+    controls.set(id, { ...control, notAssessed: reason });
   }
   return [...controls.values()];
 }

@@ -19,6 +19,8 @@ export interface ControlResult {
   id: string;
   title: string;
   status: ControlStatus;
+  /** A requirement of the control that the service can't see. Null if the mapping names none. */
+  notAssessed: string | null;
   passed: number;
   failed: number;
   exempted: number;
@@ -49,7 +51,7 @@ export function frameworkResults(overview: CountedOverview): FrameworkResult[] {
   });
 }
 
-function controlResult({ id, title, checks }: Control, counts: ReadonlyMap<Check, Counts>): ControlResult {
+function controlResult({ id, title, checks, notAssessed }: Control, counts: ReadonlyMap<Check, Counts>): ControlResult {
   const sum = { passed: 0, failed: 0, exempted: 0 };
   const results = [...checks].map(([checkId, basis]): CheckResult => {
     const check = checkOfId.get(checkId)!;
@@ -62,5 +64,5 @@ function controlResult({ id, title, checks }: Control, counts: ReadonlyMap<Check
   });
   const status: ControlStatus =
     checks.size === 0 ? "manual" : sum.failed > 0 ? "fail" : sum.passed > 0 ? "pass" : "notApplicable";
-  return { id, title, status, ...sum, checks: results };
+  return { id, title, status, notAssessed: notAssessed ?? null, ...sum, checks: results };
 }

@@ -29,6 +29,7 @@ import type { StorageCorrupt, Tables } from "../platform/storage/tables.ts";
 import { SECOND_MS } from "../platform/time.ts";
 import { type Consumer, consumersOf, type Driver, scoreAndDrivers } from "./blast-radius.ts";
 import { type CertificateUse, certificateUses } from "./certificate-uses.ts";
+import { type AssetConsumer, consumersOfAssets } from "./consumers-of-assets.ts";
 import { type Coverage, coveragePage, readUnits } from "./coverage.ts";
 import { applicationVaultName } from "./edge.ts";
 import type { EdgeSource } from "./edge-source.ts";
@@ -130,6 +131,8 @@ export interface Dependencies {
    * complete run. Makes one request per 1,000 dependencies, and one per 1,000 units.
    */
   certificateUses(vaultName: string | undefined): Promise<Map<string, CertificateUse> | undefined>;
+  /** Returns the consumers of the assets of one vault or of all, as `certificateUses`. */
+  consumersOfAssets(vaultName: string | undefined): Promise<AsyncGenerator<AssetConsumer> | undefined>;
   /** The references to vaults in the configuration of resources, for compliance and alerts. */
   readonly references: Pick<References, "ofVault" | "unresolved">;
 }
@@ -170,6 +173,12 @@ export function createDependencies(deps: {
     runs,
     references,
   };
+
+  /** Returns whether a complete run has ended, of any unit. */
+  async function areConsumersKnown(): Promise<boolean> {
+    const units = [...(await readUnits(tables)).values()];
+    return units.some(({ lastFullAt }) => lastFullAt !== undefined);
+  }
 
   /** Starts a run, or returns the one in progress, and sends the message that works on it. */
   async function startRun(request: Pick<RunRecord, "mode" | "trigger">, caller: Caller): Promise<RunRecord> {
@@ -328,11 +337,11 @@ export function createDependencies(deps: {
 
     edgesOf: async (asset) => await edgesOf(asset, await readUnits(tables)),
 
-    async certificateUses(vaultName) {
-      const units = [...(await readUnits(tables)).values()];
-      const isKnown = units.some(({ lastFullAt }) => lastFullAt !== undefined);
-      return isKnown ? await certificateUses(tables, vaultName) : undefined;
-    },
+    certificateUses: async (vaultName) =>
+      (await areConsumersKnown()) ? await certificateUses(tables, vaultName) : undefined,
+
+    consumersOfAssets: async (vaultName) =>
+      (await areConsumersKnown()) ? consumersOfAssets(tables, vaultName) : undefined,
 
     async usage(id) {
       const { asset } = await assetOf(id, await inventory.moment());

@@ -12,6 +12,8 @@ export const CertificateFacts = z.object({
   authorityKeyId: z.string().optional(),
   /** Whether signed certificate timestamps are embedded, as in certificates that browsers trust. */
   hasTimestamps: z.boolean().optional(),
+  /** Object identifier of the algorithm with which the authority signed. Absent if an earlier version read the details. */
+  signatureAlgorithm: z.string().optional(),
   /** Validity of the issued certificate, in Unix seconds. */
   notBefore: z.int().optional(),
   notAfter: z.int().optional(),

@@ -14,12 +14,13 @@ import type {
 } from "../../shared/alerts/items.ts";
 import type { Links } from "../../shared/alerts/links.ts";
 import { messageOf } from "../../shared/alerts/message.ts";
-import type { AlertType, RuleRecord } from "../../shared/alerts/rule.ts";
+import { type AlertType, eventTypeOf, type RuleRecord } from "../../shared/alerts/rule.ts";
 import { slackOf } from "../../shared/alerts/slack.ts";
 import { teamsOf } from "../../shared/alerts/teams.ts";
 import { cloudEventOf } from "../../shared/alerts/webhook.ts";
 import { eventOf } from "../../shared/alerts/webhook-api.ts";
-import { cardProblems, payloadProblems } from "./payload-schemas.ts";
+import { eventSchema } from "../../shared/alerts/webhook-documents.ts";
+import { cardProblems, payloadProblems, schemaProblems } from "./payload-schemas.ts";
 
 /** Tests the texts of alerts: mails, cards for Slack and Teams, and the times of digests. */
 
@@ -953,6 +954,7 @@ describe("a webhook event", () => {
       const alertType = TYPES["of" in item ? item.of.kind : item.kind];
       const event = JSON.parse(JSON.stringify(cloudEventOf({ ...delivery, alertType }, [item], links)));
       expect(eventOf(alertType).parse(event)).toEqual(event);
+      expect(schemaProblems(eventSchema(eventTypeOf(alertType))!, event)).toEqual([]);
     },
   );
 });

@@ -3,6 +3,7 @@
  * documentation does not name.
  */
 import { AdaptiveCard, SerializationContext, Versions } from "adaptivecards";
+import { Ajv } from "ajv";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import addFormats from "ajv-formats";
 
@@ -135,6 +136,18 @@ const ajv = new Ajv2020({ allErrors: true });
 (addFormats as unknown as (to: Ajv2020) => void)(ajv);
 const SCHEMAS = { pagerDuty, serviceNowIncident, slack, cloudEvent, email, teams };
 const compiled = Object.fromEntries(Object.entries(SCHEMAS).map(([name, schema]) => [name, ajv.compile(schema)]));
+
+const draft7 = new Ajv({ allErrors: true, strict: false });
+(addFormats as unknown as (to: Ajv) => void)(draft7);
+
+/** Returns the errors of a payload by a JSON Schema of draft 7, as text. */
+export function schemaProblems(schema: object, payload: unknown): string[] {
+  const { $id } = schema as { $id?: string };
+  const validate = ($id === undefined ? undefined : draft7.getSchema($id)) ?? draft7.compile(schema);
+  return validate(payload)
+    ? []
+    : (validate.errors ?? []).map(({ instancePath, message }) => `${instancePath} ${message}`);
+}
 
 /** Returns the schema errors of a payload as text. */
 export function payloadProblems(name: keyof typeof SCHEMAS, payload: unknown): string[] {

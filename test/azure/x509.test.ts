@@ -44,6 +44,8 @@ test.each([
       .update(createPublicKey(signingKey).export({ type: "spki", format: "der" }))
       .digest("hex"),
     hasTimestamps: false,
+    // RSA with SHA-256.
+    signatureAlgorithm: "1.2.840.113549.1.1.11",
     notBefore: Date.parse("2026-01-01") / 1000,
     notAfter: Date.parse("2027-01-01") / 1000,
   });

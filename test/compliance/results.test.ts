@@ -487,7 +487,15 @@ test("a framework reports whether each control passes, fails, is not applicable 
   });
   expect(framework).toMatchObject({ controlsTotal: 14, controlsByStatus: { manual: 3, fail: 2 } });
   const { items, total } = await fixture.compliance.frameworks(firstPage());
-  expect(total).toBe(10);
+  expect(total).toBe(15);
+  const { controls } = await fixture.compliance.framework("dora");
+  expect(controls.find(({ id }) => id === "RTS 7(3)")).toMatchObject({
+    status: "manual",
+    checks: [],
+    notAssessed: expect.stringContaining("compromised"),
+  });
+  // Its checks can fail it, but can't show that it is met.
+  expect(controls.find(({ id }) => id === "RTS 6")).toMatchObject({ notAssessed: expect.any(String) });
   // Two vaults' soft delete and purge protection, one expiration date that is set, one secret that has not expired.
   expect(items.find(({ id }) => id === "soc-2")).toMatchObject({ name: "SOC 2", failed: 1, passed: 4 + 1 + 1 });
   await expect(fixture.compliance.framework("cis")).rejects.toMatchObject({ code: "notFound" });

@@ -234,6 +234,7 @@ const LISTS = [
   "/compliance/exemptions",
   "/compliance/frameworks",
   "/compliance/certificates/readiness",
+  "/compliance/post-quantum",
   "/alerts/rules",
   "/alerts/history",
   "/alerts/snoozes",

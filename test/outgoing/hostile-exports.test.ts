@@ -125,6 +125,18 @@ describe("in a CSV file, each name is one cell of one row and no formula", () =>
   });
 });
 
+test("in SARIF, a name is no link, no placeholder and no part of an address", async () => {
+  const { status, text } = await service.admin("GET", "/compliance/violations/sarif");
+  expect(status).toBe(200);
+  const [{ results }] = JSON.parse(text).runs;
+  const owners = new Set(results.map(({ properties }: { properties: { owner: string } }) => properties.owner));
+  expect(NAMES.filter((name) => name.length < MAX_LENGTH && !owners.has(name))).toEqual([]);
+  for (const { message, locations } of results) {
+    expect(message.text.replaceAll(/\\[\\[\]]|\{\{|\}\}/g, "")).not.toMatch(/[[\]{}\\]/);
+    expect(locations[0].physicalLocation.artifactLocation.uri).toMatch(/^[\w.~%!'()*/-]+$/);
+  }
+});
+
 /** Returns what a PDF shows for a name, without white space: an invisible character is its code point, such as `[U+200B]`. */
 const printed = (name: string): string =>
   [...name]

@@ -262,6 +262,7 @@ export const addresses = (): string[] => [
   ...permissions.views.map(({ path }) => path),
   ...Object.values(seedAddresses),
   "/compliance/readiness",
+  "/compliance/post-quantum",
   "/inventory/kv-shop.secret.db",
   "/dependencies/kv-shop.secret.db",
 ];

@@ -174,6 +174,17 @@ const MAIN_TASKS: [string, (page: Page) => Promise<void>][] = [
     },
   ],
   [
+    "/compliance/post-quantum",
+    async (page) => {
+      await tabTo(page, /^Type/);
+      await page.keyboard.type("Keys");
+      await waitForAddress(page, "type=key");
+      await tabTo(page, "Clear filters");
+      await page.keyboard.press("Enter");
+      await follow(page, "kv-certificates/imported", "imported");
+    },
+  ],
+  [
     "/audit",
     async (page) => {
       await tabTo(page, "Verify audit log");

@@ -242,7 +242,7 @@ class Checks:
                     controls[framework][control] |= set(spans(row["checks"]))
         ids = {plain(row["name"]): plain(row["framework"]) for row in self.pages.table("compliance.md", "Sources")}
         for title, framework in ids.items():
-            if framework not in names:
+            if framework.startswith("cis-"):
                 continue
             try:
                 rows = self.pages.table("compliance.md", title)
@@ -254,6 +254,9 @@ class Checks:
                 for target, text in [(framework, first), *[one.split(": ") for one in more]]:
                     for control in expand(text):
                         controls[target][control] |= set(spans(row["checks"]))
+        # A control that no check can decide has no checks.
+        for row in self.pages.table("compliance.md", "Not assessed"):
+            controls[ids[row["framework"]]][row["control"]] |= set()
         return controls
 
 

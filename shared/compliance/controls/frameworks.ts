@@ -47,6 +47,34 @@ export const FRAMEWORKS = {
     version: "Type 2",
     source: `${policySet("Regulatory Compliance/SOC_2.json")} (1.12.0); AICPA TSC section 100 (2017, points of focus of 2022)`,
   },
+  "owasp-nhi-2025": {
+    name: "OWASP Non-Human Identities Top 10",
+    version: "2025",
+    source: "https://owasp.org/www-project-non-human-identities-top-10/2025/",
+  },
+  nis2: {
+    name: "NIS2",
+    version: "2022/2555",
+    source:
+      "Directive (EU) 2022/2555, Article 21: https://eur-lex.europa.eu/eli/dir/2022/2555/oj; Annex of Implementing Regulation (EU) 2024/2690: https://eur-lex.europa.eu/eli/reg_impl/2024/2690/oj",
+  },
+  dora: {
+    name: "DORA",
+    version: "2022/2554",
+    source:
+      "Regulation (EU) 2022/2554, Article 9: https://eur-lex.europa.eu/eli/reg/2022/2554/oj; RTS: Delegated Regulation (EU) 2024/1774: https://eur-lex.europa.eu/eli/reg_del/2024/1774/oj",
+  },
+  "bsi-c5-2020": {
+    name: "BSI C5",
+    version: "2020",
+    source:
+      "https://www.bsi.bund.de/EN/Themen/Unternehmen-und-Organisationen/Informationen-und-Empfehlungen/Empfehlungen-nach-Angriffszielen/Cloud-Computing/Kriterienkatalog-C5/kriterienkatalog-c5_node.html",
+  },
+  "hipaa-security-rule": {
+    name: "HIPAA Security Rule",
+    version: "45 CFR 164 Subpart C",
+    source: "https://www.ecfr.gov/current/title-45/subtitle-A/subchapter-C/part-164/subpart-C",
+  },
 } as const satisfies Record<string, FrameworkFacts>;
 
 export type FrameworkId = keyof typeof FRAMEWORKS;

@@ -1,3 +1,14 @@
+import {
+  CERTIFICATE_STRENGTH,
+  EXPIRED_APPLICATION_CERTIFICATES,
+  EXPIRED_CERTIFICATES,
+  EXPIRED_KEYS,
+  EXPIRED_SECRETS,
+  KEY_STRENGTH,
+  LONG_APPLICATION_CERTIFICATES,
+  OLD_KEYS,
+  OLD_SECRETS,
+} from "./check-groups.ts";
 import type { Mapping } from "./frameworks.ts";
 
 /**
@@ -7,30 +18,9 @@ import type { Mapping } from "./frameworks.ts";
  *
  * Sources: NIST SP 800-53 R5 (AC-2, IA-5, SC-12, SC-13); PCI DSS 4.0.1 (3.7.4, 3.7.5, 4.2.1, 8.6.3); ISO/IEC 27002:2022, the
  * guidance of 27001's Annex A (5.9, 5.17, 8.24); the AICPA's trust services criteria with their points of focus (CC6.1, CC6.2);
- * the Microsoft cloud security benchmark (DP-6, DP-7, DP-8, IM-3); the CIS benchmark, see cis.ts.
+ * the Microsoft cloud security benchmark (DP-6, DP-7, DP-8, IM-3); the CIS benchmark, see cis.ts; and those of
+ * more-text-mappings.ts.
  */
-
-/** Checks of expired secrets, wherever they are stored. */
-const EXPIRED_SECRETS = ["secret-expired", "client-secret-expired", "b2c-secret-expired"];
-const EXPIRED_KEYS = ["key-expired", "b2c-key-expired"];
-/** Checks of certificates with which applications authenticate. */
-const EXPIRED_APPLICATION_CERTIFICATES = ["application-certificate-expired", "b2c-certificate-expired"];
-const EXPIRED_CERTIFICATES = ["certificate-expired", ...EXPIRED_APPLICATION_CERTIFICATES];
-
-/** Checks of secrets that are valid, or have been in use, for too long. */
-const OLD_SECRETS = [
-  "secret-validity-period",
-  "secret-active-period",
-  "client-secret-validity-period",
-  "client-secret-validity-period-b2c",
-];
-const LONG_APPLICATION_CERTIFICATES = [
-  "application-certificate-validity-period",
-  "application-certificate-validity-period-b2c",
-];
-const OLD_KEYS = ["key-validity-period", "key-active-period"];
-const KEY_STRENGTH = ["key-type", "key-rsa-size", "key-curve"];
-const CERTIFICATE_STRENGTH = ["certificate-rsa-size", "certificate-curve"];
 
 export const TEXT_MAPPINGS: readonly Mapping[] = [
   // NIST SP 800-53 R5

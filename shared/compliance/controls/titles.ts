@@ -1,7 +1,8 @@
 import type { FrameworkId } from "./frameworks.ts";
 
 /**
- * Titles of the frameworks' controls. Those of NIST, ISO and Microsoft are quoted, those of PCI DSS and SOC 2 are paraphrased.
+ * Titles of the frameworks' controls. Those of NIST, ISO, Microsoft, OWASP, the BSI and HIPAA are quoted, the others are
+ * paraphrased.
  */
 export const TITLES: { readonly [F in Exclude<FrameworkId, `cis-${string}`>]: Readonly<Record<string, string>> } = {
   "nist-800-53-r5": {
@@ -74,5 +75,62 @@ export const TITLES: { readonly [F in Exclude<FrameworkId, `cis-${string}`>]: Re
     "LT-3": "Enable logging for security investigation",
     "NS-2": "Secure cloud native services with network controls",
     "PA-7": "Follow just enough administration (least privilege) principle",
+  },
+  "owasp-nhi-2025": {
+    NHI1: "Improper Offboarding",
+    NHI2: "Secret Leakage",
+    NHI3: "Vulnerable Third-Party NHI",
+    NHI4: "Insecure Authentication",
+    NHI5: "Overprivileged NHI",
+    NHI6: "Insecure Cloud Deployment Configurations",
+    NHI7: "Long-Lived Secrets",
+    NHI8: "Environment Isolation",
+    NHI9: "NHI Reuse",
+    NHI10: "Human Use of NHI",
+  },
+  nis2: {
+    "21(2)(h)": "Policies and procedures for cryptography and encryption",
+    "21(2)(i)": "Access control policies and asset management",
+    "21(2)(j)": "Multi-factor or continuous authentication",
+    "Annex 3.2": "Monitoring and logging",
+    "Annex 9.2(a)": "Cryptographic measures follow the classification of assets",
+    "Annex 9.2(b)": "Protocols, algorithms and strengths are set",
+    "Annex 9.2(c)": "Keys are managed over their whole life",
+    "Annex 9.3": "The policy on cryptography is reviewed",
+    "Annex 11.2": "Access rights are granted, changed, reviewed and removed",
+    "Annex 11.6.2(c)": "Authentication credentials are changed",
+  },
+  dora: {
+    "9(4)(c)": "Logical access is limited to the required minimum",
+    "9(4)(d)": "Strong authentication, and protection of cryptographic keys",
+    "RTS 6": "Encryption and cryptographic controls",
+    "RTS 7(1)": "Keys are managed over their whole life",
+    "RTS 7(2)": "Keys are protected against loss, access, disclosure and modification",
+    "RTS 7(3)": "Lost, compromised and damaged keys are replaced",
+    "RTS 7(4)": "A register of certificates",
+    "RTS 7(5)": "Certificates are renewed before they expire",
+    "RTS 12": "Logging",
+    "RTS 20": "Identities have a lifecycle",
+    "RTS 21": "Access rights are managed and reviewed",
+  },
+  "bsi-c5-2020": {
+    "CRY-01": "Policy for the use of encryption procedures and key management",
+    "CRY-02": "Encryption of data for transmission (transport encryption)",
+    "CRY-03": "Encryption of sensitive data for storage",
+    "CRY-04": "Secure key management",
+    "IDM-08": "Confidentiality of authentication information",
+    "IDM-09": "Authentication mechanisms",
+    "OPS-15": "Logging and Monitoring - Accountability",
+  },
+  "hipaa-security-rule": {
+    "164.308(a)(1)(ii)(D)": "Information system activity review",
+    "164.308(a)(5)(ii)(D)": "Password management",
+    "164.312(a)(1)": "Access control",
+    "164.312(a)(2)(i)": "Unique user identification",
+    "164.312(a)(2)(iv)": "Encryption and decryption",
+    "164.312(b)": "Audit controls",
+    "164.312(c)(1)": "Integrity",
+    "164.312(d)": "Person or entity authentication",
+    "164.312(e)(2)(ii)": "Transmission security: Encryption",
   },
 };

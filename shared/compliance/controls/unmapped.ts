@@ -12,8 +12,6 @@ export const UNMAPPED: Readonly<Record<string, string>> = {
   "key-near-expiry-warning": EXPIRES_SOON_REASON,
   "client-secret-near-expiry-critical": EXPIRES_SOON_REASON,
   "client-secret-near-expiry-warning": EXPIRES_SOON_REASON,
-  "application-certificate-near-expiry-critical": EXPIRES_SOON_REASON,
-  "application-certificate-near-expiry-warning": EXPIRES_SOON_REASON,
   "b2c-secret-near-expiry-critical": EXPIRES_SOON_REASON,
   "b2c-secret-near-expiry-warning": EXPIRES_SOON_REASON,
   "b2c-certificate-near-expiry-critical": EXPIRES_SOON_REASON,

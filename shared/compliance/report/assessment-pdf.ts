@@ -187,11 +187,14 @@ function writeControls(sheet: Sheet, controls: readonly ControlResult[]): void {
     sheet,
     "Result of each control",
     CONTROL_COLUMNS,
-    controls.map(({ id, title, status, passed, failed, exempted, checks }) => [
+    controls.map(({ id, title, status, passed, failed, exempted, checks, notAssessed }) => [
       cell(id),
       cell(title),
       statusCell(status, STATUS_TEXTS[status]),
-      cell(checks.map((check) => check.id).join(", ") || "none: needs manual assessment"),
+      cell(
+        checks.map((check) => check.id).join(", ") || "none: needs manual assessment",
+        ...(notAssessed === null ? [] : [`Not assessed: ${notAssessed}`]),
+      ),
       number(passed),
       number(failed, failed > 0 ? ALARM_COLOR : undefined),
       number(exempted),

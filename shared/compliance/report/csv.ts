@@ -60,6 +60,7 @@ const controls = createCsv<ControlLine>([
   { label: "failed", value: ({ check }) => check?.failed },
   { label: "exempted", value: ({ check }) => check?.exempted },
   { label: "basis", value: ({ check }) => check?.basis },
+  { label: "notAssessed", value: ({ control }) => control.notAssessed },
 ]);
 
 /** Returns a line for each control and check, and one for a control without checks. */

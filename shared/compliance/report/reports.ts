@@ -6,14 +6,15 @@ import type { FrameworkId } from "../controls.ts";
 import type { Violation, ViolationFilter } from "../violations.ts";
 import type { UnreadSubscriptions } from "./assessment-pdf.ts";
 import { frameworkCsv, violationsCsv } from "./csv.ts";
+import { violationsSarif } from "./sarif.ts";
 
 /**
  * Reads compliance results and builds the files that users download: violations as CSV or PDF, and a framework's
  * results as CSV or as a PDF for assessors.
  */
 
-/** Maximum number of violations in one CSV response. A cursor continues with the rest. */
-const VIOLATIONS_PER_CSV = 5_000;
+/** Maximum number of violations in one response with CSV or SARIF. A cursor continues with the rest. */
+const VIOLATIONS_PER_PART = 5_000;
 /** Maximum number of violations in a PDF. A longer document would not be readable. */
 export const MAX_PDF_VIOLATIONS = 2_000;
 /** Violations of each check in an assessor's report. The CSV has all. */
@@ -29,6 +30,12 @@ export interface ComplianceReports {
     filter: ViolationFilter,
     cursor: string | undefined,
   ): Promise<{ csv: string; nextCursor: string | null }>;
+  /** Returns up to 5,000 violations as SARIF, and a cursor for the rest. @param version - Version of the service. */
+  violationsSarif(
+    filter: ViolationFilter,
+    cursor: string | undefined,
+    version: string,
+  ): Promise<{ sarif: string; nextCursor: string | null }>;
   /** Returns a PDF of violations. @throws {Problem} invalidRequest when there are more than `MAX_PDF_VIOLATIONS`. */
   violationsPdf(filter: ViolationFilter): Promise<Uint8Array>;
   /** Returns a framework's results as CSV. @throws {Problem} notFound */
@@ -69,8 +76,13 @@ export function createComplianceReports(deps: {
 
   return {
     async violationsCsv(filter, cursor) {
-      const { items, nextCursor } = await readUpTo(filter, VIOLATIONS_PER_CSV, cursor);
+      const { items, nextCursor } = await readUpTo(filter, VIOLATIONS_PER_PART, cursor);
       return { csv: violationsCsv(items), nextCursor };
+    },
+
+    async violationsSarif(filter, cursor, version) {
+      const { items, nextCursor } = await readUpTo(filter, VIOLATIONS_PER_PART, cursor);
+      return { sarif: violationsSarif(items, version), nextCursor };
     },
 
     async violationsPdf(filter) {

@@ -99,7 +99,10 @@ export interface CertificateDetails {
   /** Whether the policy allows to read the private key. */
   exportable?: boolean;
   /** Facts of the certificate itself. Absent until the authority has issued it. */
-  issued?: Pick<X509Facts, "serialNumber" | "authorityKeyId" | "hasTimestamps" | "notBefore" | "notAfter">;
+  issued?: Pick<
+    X509Facts,
+    "serialNumber" | "authorityKeyId" | "hasTimestamps" | "signatureAlgorithm" | "notBefore" | "notAfter"
+  >;
   keyType?: string;
   /** Key size in bits. */
   keySize?: number;
@@ -446,6 +449,7 @@ function certificateDetails(
         serialNumber: x509.serialNumber,
         ...(x509.authorityKeyId !== undefined && { authorityKeyId: x509.authorityKeyId }),
         hasTimestamps: x509.hasTimestamps,
+        ...(x509.signatureAlgorithm !== undefined && { signatureAlgorithm: x509.signatureAlgorithm }),
         ...(x509.notBefore !== undefined && { notBefore: x509.notBefore }),
         ...(x509.notAfter !== undefined && { notAfter: x509.notAfter }),
       },

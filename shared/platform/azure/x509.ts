@@ -22,6 +22,8 @@ export interface X509Facts {
    * authorities embed them.
    */
   hasTimestamps: boolean;
+  /** Object identifier of the algorithm with which the authority signed, such as `1.2.840.113549.1.1.11`. Absent if unreadable. */
+  signatureAlgorithm?: string;
   /** First and last second of the validity, in Unix seconds. Absent if a date can't be read. */
   notBefore?: number;
   notAfter?: number;
@@ -81,8 +83,11 @@ const CONTEXT_SPECIFIC = 3;
  *
  * @throws {Error} if the bytes are not a certificate in DER.
  */
-function readStructure(der: Uint8Array): Pick<X509Facts, "serialNumber" | "authorityKeyId" | "hasTimestamps"> {
-  const [toBeSigned] = childrenOf(fromBER(der).result);
+function readStructure(
+  der: Uint8Array,
+): Pick<X509Facts, "serialNumber" | "authorityKeyId" | "hasTimestamps" | "signatureAlgorithm"> {
+  const [toBeSigned, signature] = childrenOf(fromBER(der).result);
+  const [signatureAlgorithm] = childrenOf(signature);
   const members = childrenOf(toBeSigned);
   const serial = members.find((member) => member instanceof Integer);
   if (!serial) throw new Error("The certificate has no serial number.");
@@ -104,6 +109,9 @@ function readStructure(der: Uint8Array): Pick<X509Facts, "serialNumber" | "autho
     serialNumber: hexText(serial.valueBlock.valueHexView),
     ...(keyId instanceof Primitive && { authorityKeyId: hexText(keyId.valueBlock.valueHexView) }),
     hasTimestamps: contents.has(EMBEDDED_TIMESTAMPS),
+    ...(signatureAlgorithm instanceof ObjectIdentifier && {
+      signatureAlgorithm: signatureAlgorithm.valueBlock.toString(),
+    }),
   };
 }
 

@@ -122,6 +122,15 @@ const cloud = {
     .max(512)
     .default("owner")
     .describe("Tag of secrets, keys, certificates and vaults that names the owner."),
+  PROTECT_UNTIL_TAG: text
+    .max(512)
+    .default("protectUntil")
+    .describe(
+      "Tag of keys and certificates with the year (2040) or the date (2040-06-30) until which their data must stay protected.",
+    ),
+  PROTECTION_YEARS: integer(0, 100, "years")
+    .default(10)
+    .describe("Years from today for which the data of keys without the tag must stay protected."),
 };
 
 /** Other services that this service reads or writes. */

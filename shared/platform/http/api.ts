@@ -71,3 +71,7 @@ export const Health = z
 export const OpenApiDocument = z
   .looseObject({ openapi: z.string().meta({ description: "OpenAPI version.", example: "3.1.0" }) })
   .meta({ id: "OpenApiDocument" });
+
+export const AsyncApiDocument = z
+  .looseObject({ asyncapi: z.string().meta({ description: "AsyncAPI version.", example: "3.0.0" }) })
+  .meta({ id: "AsyncApiDocument" });

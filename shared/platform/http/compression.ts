@@ -10,7 +10,7 @@ const MIN_BYTES = 1024;
 /** zlib's fastest level. A list of assets shrinks to 11 %; with the default level to 9 %, in twice the time. */
 const LEVEL = 1;
 
-const COMPRESSIBLE = /^(text\/|application\/(problem\+)?json\b)/;
+const COMPRESSIBLE = /^(text\/|application\/([\w.]+\+)?json\b)/;
 
 /** Content codings, by their HTTP names. */
 export type Coding = "br" | "gzip";

@@ -214,7 +214,10 @@ function responseOf(status: number, declared: ResponseDeclaration, endpoint: End
   if (declared.mediaType === null) return { description: declared.description, headers };
   const { example } = declared;
   const bytes = declared.mediaType === "application/pdf" && { format: "binary" };
-  const file = { schema: { type: "string" as const, ...bytes }, ...(example === undefined ? {} : { example }) };
+  // A file in a JSON format, such as SARIF, is an object. Another specification describes it.
+  const isJson = declared.mediaType.endsWith("+json");
+  const schema = isJson ? { type: "object" as const } : { type: "string" as const, ...bytes };
+  const file = { schema, ...(example === undefined ? {} : { example: isJson ? JSON.parse(example) : example }) };
   return { description: declared.description, headers, content: { [declared.mediaType]: file } };
 }
 

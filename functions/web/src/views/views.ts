@@ -192,6 +192,12 @@ export const VIEWS: View[] = [
     kind: "Certificate readiness",
     load: () => import("./readiness/readiness.tsx"),
   },
+  {
+    path: "/compliance/post-quantum",
+    needs: "listPostQuantum",
+    kind: "Post-quantum readiness",
+    load: () => import("./post-quantum/post-quantum.tsx"),
+  },
   { path: "/inventory/:assetId", needs: "getAsset", kind: "Asset", load: () => import("./asset/asset.tsx") },
   {
     path: "/alerts/history/:entryId",

@@ -66,6 +66,12 @@ export default function Compliance() {
           <Link href={createHref("/compliance/readiness")}>Show which certificates are ready</Link>
         </Text>
       </Card>
+      <Card title="Algorithms">
+        <Text>
+          Standards end the use of RSA and elliptic curves, which a quantum computer breaks.{" "}
+          <Link href={createHref("/compliance/post-quantum")}>Show keys and certificates by urgency</Link>
+        </Text>
+      </Card>
       <Card title="Exemptions">
         <Exemptions />
       </Card>

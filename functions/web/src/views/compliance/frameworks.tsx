@@ -111,12 +111,13 @@ function Controls({ framework }: { framework: FrameworkId }) {
           <Text block>{source}</Text>
           <Link href={createHref("/compliance", { framework })}>Show violations of this framework below</Link>
           <ul>
-            {controls.map(({ id, title, status, passed, failed, exempted }) => (
+            {controls.map(({ id, title, status, passed, failed, exempted, notAssessed }) => (
               <li key={id}>
                 <strong>{id}</strong> {title}: {CONTROL_STATUSES[status]}
                 {passed + failed > 0 &&
                   `, ${counted(passed, "check result")} passed, ${failed.toLocaleString()} failed`}
                 {exempted > 0 && `, ${exempted.toLocaleString()} exempt`}
+                {notAssessed !== null && `. Not assessed: ${notAssessed}`}
               </li>
             ))}
           </ul>
