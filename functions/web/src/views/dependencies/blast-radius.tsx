@@ -5,6 +5,7 @@ import { titleOfId } from "../../parts/asset-name.ts";
 import { Card } from "../../parts/card.tsx";
 import {
   consumerTitle,
+  evidenceText,
   isCredential,
   isNameless,
   REFRESH_MEANINGS,
@@ -130,7 +131,12 @@ function Detected({ radius }: { radius: Radius }) {
 function Score({ radius: { score, incomplete, incompleteReason } }: { radius: Radius }) {
   if (score === 0 && incompleteReason === "neverSearched")
     return "unknown, because no discovery of dependencies has read all resources yet.";
-  return <>{incomplete ? `at least ${score}` : <strong>{score}</strong>} of 100 (higher means more impact).</>;
+  return (
+    <>
+      {incomplete ? `at least ${score}` : <strong>{score}</strong>} of 100. The score is higher the more consumers a rotation
+      affects{incomplete && "; consumers in resources that could not be searched are missing"}.
+    </>
+  );
 }
 
 /** Returns the type and name of the asset, with the vault's name or the application's name. */
@@ -156,7 +162,7 @@ function Factors({ radius: { drivers } }: { radius: Radius }) {
     <>
       <Text size={200}>
         Each consumer gets a weight, which is higher in production and if the consumer needs an update. The sum of the
-        weights is converted to a score from 0 to 100. The factors overlap, so their points don't add up to the score.
+        weights is converted to a score from 0 to 100. Several factors can count the same consumer.
       </Text>
       <ul>
         {drivers.map(({ driver, message, points }) => (
@@ -209,7 +215,7 @@ const ConsumerList = ({ consumers }: Pick<Radius, "consumers">) => (
     {consumers.map(({ resource, strength, effect, refresh, evidence, resolved }) => (
       <li key={`${resource.id} ${strength}`}>
         <strong>{consumerTitle(resource)}</strong> <Badge appearance="tint">{BADGES[strength]}</Badge>{" "}
-        <Badge appearance="tint">{REFRESHES[refresh]}</Badge> {effect} Evidence: {evidence.map(isolated).join(", ")}.
+        <Badge appearance="tint">{REFRESHES[refresh]}</Badge> {effect} Evidence: {evidence.map(evidenceText).join(", ")}.
         {resolved === false && " Its Key Vault reference is not resolved."}
       </li>
     ))}
