@@ -1,14 +1,17 @@
 import { Badge, Link, Text } from "@fluentui/react-components";
-import type { Schemas } from "../api/client.ts";
+import { api, type Schemas } from "../api/client.ts";
 import { createHref } from "./address.ts";
 import { titleOfId } from "./asset-name.ts";
 import { CheckField, FormSection, NumberField } from "./fields.tsx";
 import { fieldText, withoutEmpty } from "./form-dialog.tsx";
+import { Instant } from "./instant.tsx";
 import { isolated } from "./isolated.ts";
 import { BOTH_IN_USE, credentialTitle, UNFINISHED, unusedKey } from "./key-credential.ts";
 import { Operate } from "./operate.tsx";
+import { counted } from "./plural.ts";
 import { openRotation } from "./rotate-client-secret.tsx";
 import { RotationPlan } from "./rotation-plan.tsx";
+import { statusTextOf } from "./rotation-texts.ts";
 import { Unavailable, useWhyNot } from "./unavailable.tsx";
 import { ValidityField } from "./validity-field.tsx";
 
@@ -18,15 +21,7 @@ type Credential = Schemas["RotationCredentialDetail"];
 export function KeyRotationState({ credential }: { credential: Credential }) {
   const { keyInUse, rotationId } = credential;
   const newKey = unusedKey(credential);
-  if (rotationId !== null)
-    return (
-      <Text>
-        <Badge appearance="tint" color="brand">
-          In progress
-        </Badge>{" "}
-        {UNFINISHED} <Link href={createHref(`/rotation/${rotationId}`)}>Show its steps</Link>
-      </Text>
-    );
+  if (rotationId !== null) return <InProgress rotationId={rotationId} />;
   return (
     <Text>
       <Badge appearance="tint" color={newKey === undefined ? "informative" : "success"}>
@@ -35,6 +30,38 @@ export function KeyRotationState({ credential }: { credential: Credential }) {
       {newKey === undefined
         ? BOTH_IN_USE
         : `The vault secrets store ${keyInUse}. A rotation regenerates ${newKey}, which no known vault secret stores, and saves it in place of ${keyInUse}. ${keyInUse} stays valid, unless you also select its regeneration.`}
+    </Text>
+  );
+}
+
+/** What the rotation in progress has done so far, and what follows. */
+function InProgress({ rotationId }: { rotationId: string }) {
+  const { data } = api.useQuery("get", "/api/automation/rotation/rotations/{rotation_id}", {
+    params: { path: { rotation_id: rotationId } },
+  });
+  const written = data?.targets.filter(({ state }) => state === "written").length ?? 0;
+  return (
+    <Text>
+      <Badge appearance="tint" color="brand">
+        In progress
+      </Badge>{" "}
+      {data ? (
+        <>
+          A rotation replaces {data.oldKeyId} by {data.newKeyId ?? "the other key"}. {written.toLocaleString()} of{" "}
+          {counted(data.targets.length, "vault secret")} {data.targets.length === 1 ? "stores" : "store"} the new key.{" "}
+          {statusTextOf(data)}
+          {data.overlapEndsAt && (
+            <>
+              {" "}
+              until <Instant at={data.overlapEndsAt} />
+            </>
+          )}
+          .
+        </>
+      ) : (
+        UNFINISHED
+      )}{" "}
+      <Link href={createHref(`/rotation/${rotationId}`)}>Show its steps</Link>
     </Text>
   );
 }

@@ -5,7 +5,7 @@ import { titleOfId } from "../../parts/asset-name.ts";
 import { Card } from "../../parts/card.tsx";
 import { type Column, DataTable } from "../../parts/data-table.tsx";
 import { FeatureGate } from "../../parts/feature-gate.tsx";
-import { Instant } from "../../parts/instant.tsx";
+import { Expiry, Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
 import { credentialTitle } from "../../parts/key-credential.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
@@ -46,11 +46,19 @@ function Found({ credentialId }: { credentialId: string }) {
           </Text>
           <Card title="Rotation">
             <KeyRotationState credential={data} />
-            <div>
-              <RotateKey credential={data} />
-            </div>
+            {/* The state above already says that a rotation is in progress. */}
+            {data.rotationId === null && (
+              <div>
+                <RotateKey credential={data} />
+              </div>
+            )}
           </Card>
           <Card title="Stored in">
+            {data.rotationId !== null && (
+              <Text>
+                The rotation in progress changes which key these secrets store. The table shows the last comparison.
+              </Text>
+            )}
             <DataTable
               items={data.places}
               columns={PLACE_COLUMNS}
@@ -74,11 +82,8 @@ const PLACE_COLUMNS: Column<Credential["places"][number]>[] = [
       <Link href={createHref(`/inventory/${encodeURIComponent(assetId)}`)}>{titleOfId(assetId)}</Link>
     ),
   },
-  { title: "Key", cell: ({ keyName }) => keyName },
-  {
-    title: "Expires",
-    cell: ({ expiresOn }) => (expiresOn === null ? "Never" : <Instant at={expiresOn} relative />),
-  },
+  { title: "Key when last compared", cell: ({ keyName }) => keyName },
+  { title: "Expires", cell: ({ expiresOn }) => <Expiry at={expiresOn} /> },
   {
     title: "Last compared",
     cell: ({ comparedAt, comparedBy }) => (

@@ -34,10 +34,14 @@ export const KEY_KINDS = {
   iotHub: "IoT hub",
 } as const satisfies Record<KeyCredential["kind"], string>;
 
-/** State of a credential's rotation. `match`: the page of the client secret says which vault secrets may store it. */
+/**
+ * State of a credential's rotation. `match`: the application's page says which vault secrets may store it. `superseded`: the client
+ * secret has expired, and the application has one that is valid.
+ */
 const STATES = {
   ready: "Ready",
   match: "Test or confirm a match",
+  superseded: "Delete it if it is unused: the application has a valid secret",
   inProgress: "In progress",
   blocked: "Not possible",
 } as const;
@@ -53,6 +57,8 @@ export interface Row {
   /** Vault secrets that store it. Undefined for a client secret, whose matches are on the application's page. */
   places: { name: string; href: string }[] | undefined;
   expiresOn: string | null;
+  /** When the vault secrets were last compared with the keys. Undefined for a client secret. */
+  comparedAt?: string | undefined;
   state: keyof typeof STATES;
   /** Why no rotation is possible, and what to do. */
   blockers: string;
@@ -89,6 +95,7 @@ export function rowOfKeys(credential: KeyCredential, history: readonly Rotation[
       href: createHref(`/inventory/${encodeURIComponent(assetId)}`),
     })),
     expiresOn,
+    comparedAt: places.map(({ comparedAt }) => comparedAt).sort().at(-1),
     state,
     blockers,
     // A resource can have several pairs.
@@ -106,9 +113,9 @@ export function rowsOfApplication(application: Application, history: readonly Ro
   const blockers = rotationBlockers(application)
     .map(({ message }) => message)
     .join(" ");
-  return credentials
-    .filter((credential) => credential.kind === "secret")
-    .map(({ assetId, keyId, displayName: secretName, expiresOn }) => ({
+  const secrets = credentials.filter((credential) => credential.kind === "secret");
+  const hasValid = secrets.some(({ status }) => status !== "expired");
+  return secrets.map(({ assetId, keyId, displayName: secretName, expiresOn, status }) => ({
       id: assetId,
       name: [displayName, secretName ?? keyId].map(isolated).join("/"),
       href: createHref(`/inventory/${encodeURIComponent(assetId)}`),
@@ -120,7 +127,7 @@ export function rowsOfApplication(application: Application, history: readonly Ro
       },
       places: undefined,
       expiresOn,
-      state: blockers === "" ? "match" : "blocked",
+      state: hasValid && status === "expired" ? "superseded" : blockers === "" ? "match" : "blocked",
       blockers,
       // The rotation that replaces this secret or created it.
       rotation: history.find(({ oldKeyId, newKeyId }) => oldKeyId === keyId || newKeyId === keyId),
