@@ -14,7 +14,7 @@ import { limitedHost } from "./rate-limited-host.ts";
 // a browser.
 
 withBrowser(
-  "the overview needs eleven API calls after an incomplete scan, and shows the remediation of failures",
+  "the overview needs twelve API calls after an incomplete scan, and shows the remediation of failures",
   async () => {
     const { page, requestedUrls, browserErrors } = await openInNewTab("/");
     await page.getByText("kv-walled").first().waitFor();
@@ -30,6 +30,8 @@ withBrowser(
       "/api/assets/discovery/scans",
       "/api/assets/summary",
       "/api/coverage",
+      // For the days of the statuses critical and warning, which other views share.
+      "/api/settings/all",
       "/approvals",
       "/auth/me",
       // For the setup steps of administrators.

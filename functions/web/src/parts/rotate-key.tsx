@@ -50,7 +50,7 @@ function InProgress({ rotationId }: { rotationId: string }) {
           A rotation replaces {data.oldKeyId} by {data.newKeyId ?? "the other key"}. {written.toLocaleString()} of{" "}
           {counted(data.targets.length, "vault secret")} {data.targets.length === 1 ? "stores" : "store"} the new key.{" "}
           {statusTextOf(data)}
-          {data.overlapEndsAt && (
+          {data.status === "overlapping" && data.overlapEndsAt && (
             <>
               {" "}
               until <Instant at={data.overlapEndsAt} />

@@ -68,7 +68,9 @@ function NotPossible({ appId, reasons }: Pick<Application, "appId" | "reasons">)
         </Text>
       ))}
       {reasons.some(({ code }) => code === "notOwner") && <AddServiceAsOwner appId={appId} />}
-      <Text block>After the change, select Refresh applications on the Rotation page.</Text>
+      <Text block>
+        After the change, select <Link href={createHref("/rotation")}>Refresh applications</Link> on the Rotation page.
+      </Text>
     </div>
   );
 }

@@ -77,10 +77,11 @@ export default function B2c() {
 
 function Tenants() {
   const list = api.useInfiniteQuery("get", "/b2c/tenants", { params: { query: { limit: 100 } } }, BY_CURSOR);
+  const days = useExpiryThresholds();
   return (
     <PagedTable
       of={list}
-      columns={columnsOf(useExpiryThresholds())}
+      columns={columnsOf(days)}
       keyOf={({ tenantId }) => tenantId}
       label="B2C tenants"
       empty="No tenants yet. Add a B2C or External ID tenant to monitor the expiry dates of its credentials."

@@ -135,8 +135,13 @@ function Totals({ rows, isIncomplete }: { rows: readonly Row[]; isIncomplete: bo
     <Text>
       {isIncomplete && "At least "}
       {counted(rows.length, "credential")}, {expired.length.toLocaleString()} expired
-      {unused > 0 && `, of which ${unused.toLocaleString()} have a valid successor`}. Keys of resources were last compared{" "}
-      {comparedAt === "" ? "never: select Find credentials" : <Instant at={comparedAt} relative />}.
+      {unused > 0 && `, of which ${unused.toLocaleString()} can be deleted if unused`}.
+      {comparedAt !== "" && (
+        <>
+          {" "}
+          Keys were last compared with vault secrets <Instant at={comparedAt} relative />.
+        </>
+      )}
     </Text>
   );
 }

@@ -13,7 +13,7 @@ import {
   SOURCES,
 } from "../../parts/dependency-texts.ts";
 import { FeatureGate } from "../../parts/feature-gate.tsx";
-import { Instant } from "../../parts/instant.tsx";
+import { Expiry, Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
 import { counted } from "../../parts/plural.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
@@ -89,15 +89,19 @@ const DetailsLink = ({ assetId }: { assetId: string }) => (
   <Link href={createHref(`/inventory/${encodeURIComponent(assetId)}`)}>Asset details</Link>
 );
 
+/** Only secrets have a value to replace. The service can't create secrets in B2C tenants. */
+const isRotatable = ({ id, kind }: Radius["nodes"][number]): boolean => kind === "secret" && !id.startsWith("b2c.");
+
 function Detected({ radius }: { radius: Radius }) {
+  const asset = radius.nodes.find(({ id }) => id === radius.secret);
   return (
     <>
       <Text>
         Impact score of a rotation: <Score radius={radius} /> {/* More consumers exist than the service counts. */}
         {radius.more && "At least "}
-        {consumerCounts(radius)}. <DetailsLink assetId={radius.secret} />
+        {consumerCounts(radius)}. <Expires assetId={radius.secret} /> <DetailsLink assetId={radius.secret} />
       </Text>
-      <RotateAsset radius={radius} />
+      {asset && isRotatable(asset) && <RotateAsset assetId={asset.id} name={asset.name} />}
       {radius.edges.length > 0 && (
         <Card title="Graph">
           <Graph nodes={radius.nodes} edges={radius.edges} />
@@ -123,6 +127,19 @@ function Detected({ radius }: { radius: Radius }) {
       <Card title="Could not be searched for consumers">
         <Gaps coverage={radius.coverage} />
       </Card>
+    </>
+  );
+}
+
+/** When the asset expires, which says whether a rotation is due. Empty while unknown. */
+function Expires({ assetId }: { assetId: string }) {
+  const { data } = api.useQuery("get", "/api/assets/discovery/assets/{asset_id}", {
+    params: { path: { asset_id: assetId } },
+  });
+  if (data === undefined) return null;
+  return (
+    <>
+      Expires: <Expiry at={data.expiresOn} />.
     </>
   );
 }

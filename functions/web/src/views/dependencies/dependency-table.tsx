@@ -121,7 +121,7 @@ function Summary({
       {coverage.total > 0 &&
         `${counted(coverage.total, "resource or scope", "resources or scopes")} could not be searched: see the last card. `}
       {isExact ? "" : "At least "}
-      {counted(count, "use")} {isFiltered ? "match the filters." : "found."} Before a rotation, check the consumers that{" "}
+      {counted(count, "use")} found{isFiltered && " with these filters"}. Before a rotation, check the consumers that{" "}
       <Link href={createHref("/dependencies", { refresh: "willBreak" })}>keep the old value</Link> and those with an{" "}
       <Link href={createHref("/dependencies", { refresh: "blind" })}>unknown effect</Link>.
     </Text>

@@ -55,7 +55,7 @@ function NotChecked() {
   return (
     <MessageBar intent={coverage && !coverage.complete ? "warning" : "info"} layout="multiline">
       <MessageBarBody>
-        <MessageBarTitle>Not checked yet</MessageBarTitle> The service doesn't keep the results of earlier checks.{" "}
+        <MessageBarTitle>Not checked yet.</MessageBarTitle> The service doesn't keep the results of earlier checks.{" "}
         {coverage &&
           (coverage.complete ? (
             "The last scans could read everything. A check also covers rotation, sync and alerts."

@@ -1,5 +1,5 @@
 import { Badge, Link, makeStyles, Text, tokens } from "@fluentui/react-components";
-import { useState } from "react";
+import { useMemo, useState } from "react";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { deleteSecretCommand } from "../../parts/asset-commands.ts";
@@ -96,8 +96,8 @@ export function Applications() {
   const [shown, setShown] = useState(ROWS);
   const query = { limit: LIMIT, ...givenFilters(params, FILTERS) };
   const list = api.useInfiniteQuery("get", "/api/automation/rotation/apps", { params: { query } }, BY_CURSOR);
-  const loaded = list.data?.pages.flatMap(({ items }) => items) ?? [];
-  const items = [...loaded].sort((a, b) => (dueOrder(a) < dueOrder(b) ? -1 : 1)).slice(0, shown);
+  const loaded = useMemo(() => sortedByDue(list.data?.pages.flatMap(({ items }) => items) ?? []), [list.data]);
+  const items = loaded.slice(0, shown);
   const table = {
     ...list,
     data: list.data && { pages: [{ items, nextCursor: null }], pageParams: [null] },
@@ -176,9 +176,15 @@ const dueCredential = (application: Application): Credential | undefined =>
   secretToRotateFirst(application) ??
   [...application.credentials].sort((a, b) => (a.expiresOn ?? "9999").localeCompare(b.expiresOn ?? "9999")).at(-1);
 
-/** Returns a text by which applications are sorted: soonest expiry first, then by name. */
-const dueOrder = (application: Application): string =>
-  `${dueCredential(application)?.expiresOn ?? "9999"}\n${application.displayName.toLowerCase()}\n${application.objectId}`;
+/** Returns the applications, soonest expiry first, then by name. Those that never expire are last. */
+const sortedByDue = (applications: readonly Application[]): Application[] =>
+  applications
+    .map((application) => ({
+      application,
+      order: `${dueCredential(application)?.expiresOn ?? "9999"}\n${application.displayName.toLowerCase()}`,
+    }))
+    .sort((a, b) => (a.order < b.order ? -1 : 1))
+    .map(({ application }) => application);
 
 /** What to do with an expired client secret of an application that has another one: delete the expired one. */
 function Superseded({
