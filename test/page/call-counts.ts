@@ -4,6 +4,7 @@ import {
   goToView,
   openInNewTab,
   service,
+  showView,
   visitLoadedPage,
   waitUntilLoaded,
   withBrowser,
@@ -69,6 +70,24 @@ withBrowser("opening every view within a minute stays within the rate limits", a
   expect(calls.length, calls.join("\n")).toBeGreaterThan(20);
   // The host's rate limit per minute.
   expect(calls.length, calls.join("\n")).toBeLessThanOrEqual(60);
+});
+
+withBrowser("the pages of several assets share what is the same for all of them", async () => {
+  const [first, second] = await service.listAll("/api/assets/discovery/assets?vault=kv-shop&type=secret");
+  const { page, requestedUrls, browserErrors } = await visitLoadedPage("/#/license");
+  const open = async ({ id }: { id: string }) => {
+    requestedUrls.length = 0;
+    await showView(page, `/inventory/${encodeURIComponent(id)}`);
+    await waitUntilLoaded(page);
+    await page.waitForLoadState("networkidle");
+    return callsAmong(requestedUrls);
+  };
+  expect(await open(first)).toContain("/alerts/rules");
+  const calls = await open(second);
+  // Seven pages of assets a minute stay within a limit of 60 requests.
+  expect(calls.length, calls.join("\n")).toBeLessThanOrEqual(8);
+  expect(calls.filter((path) => /rules|snoozes|settings|blast-radius/.test(path))).toEqual([]);
+  expect(browserErrors).toEqual([]);
 });
 
 withBrowser("the page's own files don't count toward the rate limit and are compressed with Brotli", async () => {

@@ -110,8 +110,11 @@ const EVIDENCE: readonly [RegExp, string][] = [
 
 /** Returns the evidence of a dependency as text, such as "app setting DB_PASSWORD" for `appsettings/DB_PASSWORD`. */
 export function evidenceText(evidence: string): string {
-  const [pattern, text] = EVIDENCE.find(([start]) => start.test(evidence)) ?? [];
-  return isolated(pattern === undefined ? evidence : evidence.replace(pattern, text!));
+  const partText = (part: string) => {
+    const known = EVIDENCE.find(([start]) => start.test(part));
+    return known ? part.replace(...known) : part;
+  };
+  return isolated(evidence.split(", ").map(partText).join(", "));
 }
 
 /** Returns the kind of a consumer, with its environment if known. For assets, which graphs contain too, returns their type. */

@@ -93,7 +93,11 @@ export default function Changes() {
           columns={COLUMNS}
           keyOf={({ at, change, assetId }) => `${at} ${change} ${assetId}`}
           label="Changes"
-          empty="No changes match the filters. Clear the filters, or start a scan on the Overview page."
+          empty={
+            <>
+              No changes match the filters. Clear the filters, or <Link href={createHref("/")}>start a scan</Link>.
+            </>
+          }
         />
       </Card>
     </View>

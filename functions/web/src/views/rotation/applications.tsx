@@ -63,8 +63,8 @@ function NextStep({ application }: { application: Application }) {
       ) : (
         <>
           {main?.status === "healthy" ? "Nothing is due. To rotate it anyway: " : ""}
-          <Link href={href} aria-label={`Test or confirm a match, then rotate: ${displayName}`}>
-            Test or confirm a match, then rotate
+          <Link href={href} aria-label={`Test or confirm the match, then rotate: ${displayName}`}>
+            Test or confirm the match, then rotate
           </Link>
         </>
       )}

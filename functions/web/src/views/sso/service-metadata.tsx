@@ -42,7 +42,8 @@ export function ServiceMetadata({ saved }: { saved: Schemas["SsoConfiguration"] 
             </Link>
           </>
         );
-        if ((saved.oidcIssuer ?? saved.samlIdpEntityId) === null) return (
+        if ((saved.oidcIssuer ?? saved.samlIdpEntityId) === null)
+          return (
             <>
               {oidc}
               {saml}

@@ -39,11 +39,11 @@ export const serviceNames = <P extends Provider>(provider: P) =>
     string
   >;
 
-/** Returns the target of a sync record as one line, such as "AWS Secrets Manager, region eu-west-1: shop/db". */
+/** Returns the target of a sync record as one line, such as "AWS, Secrets Manager, region eu-west-1, name db". */
 export const targetText = ({
   targetProvider,
   targetService,
   targetRegion,
   targetName,
 }: Schemas["SyncRecord"]): string =>
-  `${PROVIDER_NAMES[targetProvider]}, ${(SERVICE_NAMES as Record<string, string>)[targetService] ?? targetService}${targetRegion ? `, region ${targetRegion}` : ""}: ${targetName}`;
+  `${PROVIDER_NAMES[targetProvider]}, ${(SERVICE_NAMES as Record<string, string>)[targetService] ?? targetService}${targetRegion ? `, region ${targetRegion}` : ""}, name ${targetName}`;
