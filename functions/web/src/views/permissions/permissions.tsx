@@ -51,7 +51,8 @@ export default function Permissions() {
 
 /** What is known without a check: the gaps that the last scans and discoveries found. */
 function NotChecked() {
-  const { data: coverage } = useCoverage();
+  // The response that the navigation has already read.
+  const { data: coverage } = useCoverage({ staleTime: 300_000 });
   return (
     <MessageBar intent={coverage && !coverage.complete ? "warning" : "info"} layout="multiline">
       <MessageBarBody>
