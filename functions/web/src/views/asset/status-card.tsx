@@ -183,9 +183,9 @@ function Renewal({ asset: { renewal, status } }: { asset: Asset }) {
   );
 }
 
-/** Returns whether the asset expires within a day. */
+/** Returns whether the asset expires within a day. A healthy one is renewed before. */
 const expiresToday = ({ status, expiresOn }: Pick<Asset, "status" | "expiresOn">): boolean =>
-  status !== "expired" && expiresOn !== null && Date.parse(expiresOn) - Date.now() < DAY_MS;
+  status !== "expired" && status !== "healthy" && expiresOn !== null && Date.parse(expiresOn) - Date.now() < DAY_MS;
 
 /** Returns the color of the box, which is that of its worst problem (docs/design.md). */
 function intentOf(asset: Asset, worst: Violation | undefined): "error" | "warning" | "info" {

@@ -63,7 +63,7 @@ function NotChecked() {
           ) : (
             <>
               The last scans found{" "}
-              <Link href={createHref("/vaults", { failing: "true" })}>{counted(coverage.gapsTotal, "gap")}</Link> that a
+              <Link href={createHref("/vaults")}>{counted(coverage.gapsTotal, "gap")}</Link> that a
               missing permission or a blocked network can cause. To see which permission is missing, select Check
               permissions.
             </>
