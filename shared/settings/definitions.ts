@@ -75,8 +75,7 @@ export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValu
     minimum: 1,
     maximum: 200,
     environmentVariable: "DISCOVERY_MAX_WORKERS",
-    description:
-      "Maximum number of vaults that are read at the same time, across all service instances.",
+    description: "Maximum number of vaults that are read at the same time, across all service instances.",
   },
   discoveryScanTimeout: {
     category: "performance",

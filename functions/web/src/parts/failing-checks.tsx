@@ -50,7 +50,8 @@ export function FailingChecks({
               <SeverityBadge severity={severity} />
             </span>
             <span>
-              {withDays(title, thresholds)}: <Link href={violationsHref({ check: id })}>{counted(failed, "violation")}</Link>
+              {withDays(title, thresholds)}:{" "}
+              <Link href={violationsHref({ check: id })}>{counted(failed, "violation")}</Link>
             </span>
           </li>
         ))}

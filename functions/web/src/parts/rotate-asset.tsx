@@ -78,8 +78,8 @@ export function RotateAsset({
         <FormSection title="New value">
           {assetId.startsWith("entra.") ? (
             <Text>
-              Creates a client secret in Entra for {isolated(name)} and saves it to the matching key vault
-              secrets. {CLIENT_SECRET_OVERLAP}
+              Creates a client secret in Entra for {isolated(name)} and saves it to the matching key vault secrets.{" "}
+              {CLIENT_SECRET_OVERLAP}
             </Text>
           ) : (
             <Value />

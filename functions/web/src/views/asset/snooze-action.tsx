@@ -24,12 +24,7 @@ const UP_TO_5_MINUTES_OLD = { staleTime: 300_000 };
 
 /** Returns the alert rules. All components of the view share one response. */
 const useRules = (enabled = true) =>
-  api.useQuery(
-    "get",
-    "/alerts/rules",
-    { params: { query: { limit: 1000 } } },
-    { ...UP_TO_5_MINUTES_OLD, enabled },
-  );
+  api.useQuery("get", "/alerts/rules", { params: { query: { limit: 1000 } } }, { ...UP_TO_5_MINUTES_OLD, enabled });
 
 /** The action that pauses notifications about the asset, or why it is not available. */
 export function SnoozeAction({ assetId, name }: Props) {

@@ -6,10 +6,10 @@ import { daysWithin, expiresWithin } from "../../parts/expires-within.ts";
 import { type Filter, Filters } from "../../parts/filters.tsx";
 import { Expiry, Instant } from "../../parts/instant.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
+import { counted } from "../../parts/plural.ts";
 import { QueryFailure } from "../../parts/query-result.tsx";
 import { type QuickFilter, QuickFilters } from "../../parts/quick-filters.tsx";
 import { statusTextOf } from "../../parts/rotation-texts.ts";
-import { counted } from "../../parts/plural.ts";
 import { useSearchParams } from "../../parts/router.tsx";
 import { Discover } from "./discover.tsx";
 import {

@@ -15,8 +15,8 @@ export default function Credentials() {
       >
         <Card title="Client secrets and keys">
           <Text>
-            Client secrets of applications, and keys of Azure resources that vault secrets store. Find credentials finds the
-            keys. To read client secrets again, select{" "}
+            Client secrets of applications, and keys of Azure resources that vault secrets store. Find credentials finds
+            the keys. To read client secrets again, select{" "}
             <Link href={createHref("/rotation")}>Refresh applications</Link> on the Rotation page.
           </Text>
           <CredentialTable />

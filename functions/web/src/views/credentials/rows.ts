@@ -95,7 +95,10 @@ export function rowOfKeys(credential: KeyCredential, history: readonly Rotation[
       href: createHref(`/inventory/${encodeURIComponent(assetId)}`),
     })),
     expiresOn,
-    comparedAt: places.map(({ comparedAt }) => comparedAt).sort().at(-1),
+    comparedAt: places
+      .map(({ comparedAt }) => comparedAt)
+      .sort()
+      .at(-1),
     state,
     blockers,
     // A resource can have several pairs.
@@ -116,22 +119,22 @@ export function rowsOfApplication(application: Application, history: readonly Ro
   const secrets = credentials.filter((credential) => credential.kind === "secret");
   const hasValid = secrets.some(({ status }) => status !== "expired");
   return secrets.map(({ assetId, keyId, displayName: secretName, expiresOn, status }) => ({
-      id: assetId,
-      name: [displayName, secretName ?? keyId].map(isolated).join("/"),
-      href: createHref(`/inventory/${encodeURIComponent(assetId)}`),
-      kind: "Client secret",
-      holder: {
-        name: isolated(displayName),
-        // The application of a service principal is registered in another tenant and has no page here.
-        ...(kind === "application" && { href: createHref(`/rotation/apps/${appId}`) }),
-      },
-      places: undefined,
-      expiresOn,
-      state: hasValid && status === "expired" ? "superseded" : blockers === "" ? "match" : "blocked",
-      blockers,
-      // The rotation that replaces this secret or created it.
-      rotation: history.find(({ oldKeyId, newKeyId }) => oldKeyId === keyId || newKeyId === keyId),
-    }));
+    id: assetId,
+    name: [displayName, secretName ?? keyId].map(isolated).join("/"),
+    href: createHref(`/inventory/${encodeURIComponent(assetId)}`),
+    kind: "Client secret",
+    holder: {
+      name: isolated(displayName),
+      // The application of a service principal is registered in another tenant and has no page here.
+      ...(kind === "application" && { href: createHref(`/rotation/apps/${appId}`) }),
+    },
+    places: undefined,
+    expiresOn,
+    state: hasValid && status === "expired" ? "superseded" : blockers === "" ? "match" : "blocked",
+    blockers,
+    // The rotation that replaces this secret or created it.
+    rotation: history.find(({ oldKeyId, newKeyId }) => oldKeyId === keyId || newKeyId === keyId),
+  }));
 }
 
 /** Orders of the list, each by a text of the row. */

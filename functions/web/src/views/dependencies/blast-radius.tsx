@@ -150,8 +150,8 @@ function Score({ radius: { score, incomplete, incompleteReason } }: { radius: Ra
     return "unknown, because no discovery of dependencies has read all resources yet.";
   return (
     <>
-      {incomplete ? `at least ${score}` : <strong>{score}</strong>} of 100. The score is higher the more consumers a rotation
-      affects{incomplete && "; consumers in resources that could not be searched are missing"}.
+      {incomplete ? `at least ${score}` : <strong>{score}</strong>} of 100. The score is higher the more consumers a
+      rotation affects{incomplete && "; consumers in resources that could not be searched are missing"}.
     </>
   );
 }
@@ -232,8 +232,8 @@ const ConsumerList = ({ consumers }: Pick<Radius, "consumers">) => (
     {consumers.map(({ resource, strength, effect, refresh, evidence, resolved }) => (
       <li key={`${resource.id} ${strength}`}>
         <strong>{consumerTitle(resource)}</strong> <Badge appearance="tint">{BADGES[strength]}</Badge>{" "}
-        <Badge appearance="tint">{REFRESHES[refresh]}</Badge> {effect} Evidence: {evidence.map(evidenceText).join(", ")}.
-        {resolved === false && " Its Key Vault reference is not resolved."}
+        <Badge appearance="tint">{REFRESHES[refresh]}</Badge> {effect} Evidence: {evidence.map(evidenceText).join(", ")}
+        .{resolved === false && " Its Key Vault reference is not resolved."}
       </li>
     ))}
   </ul>

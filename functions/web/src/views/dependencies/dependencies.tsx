@@ -15,8 +15,8 @@ export default function Dependencies() {
       >
         <Card title="Consumers">
           <Text>
-            A consumer is a resource, user, group or application that uses a secret, key or certificate, or that may read
-            it. The list shows what happens to each consumer when the asset gets a new version.
+            A consumer is a resource, user, group or application that uses a secret, key or certificate, or that may
+            read it. The list shows what happens to each consumer when the asset gets a new version.
           </Text>
           <DependencyTable />
         </Card>

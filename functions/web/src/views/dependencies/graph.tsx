@@ -1,6 +1,15 @@
 import dagre from "@dagrejs/dagre";
 import { Button, makeStyles, Text, tokens } from "@fluentui/react-components";
-import { type Edge, MarkerType, type Node, Position, ReactFlow, ReactFlowProvider, useReactFlow, useStore } from "@xyflow/react";
+import {
+  type Edge,
+  MarkerType,
+  type Node,
+  Position,
+  ReactFlow,
+  ReactFlowProvider,
+  useReactFlow,
+  useStore,
+} from "@xyflow/react";
 import { useEffect, useMemo, useState } from "react";
 import type { Schemas } from "../../api/client.ts";
 import { titleOfId } from "../../parts/asset-name.ts";

@@ -77,11 +77,11 @@ export default function LicenseView() {
             </Card>
             <div id="install">
               <Card title="Install or replace the license">
-              <Copyable label="Name of the app setting" text="LICENSE_KEY" />
-              <Text>
-                In the Azure portal, set this app setting of the function app to the license text, preferably as a Key
-                Vault reference. The function app restarts after the change. The license is verified offline.
-              </Text>
+                <Copyable label="Name of the app setting" text="LICENSE_KEY" />
+                <Text>
+                  In the Azure portal, set this app setting of the function app to the license text, preferably as a Key
+                  Vault reference. The function app restarts after the change. The license is verified offline.
+                </Text>
               </Card>
             </div>
           </>

@@ -8,8 +8,8 @@ import {
   Text,
   tokens,
 } from "@fluentui/react-components";
-import type { Schemas } from "../../api/client.ts";
 import { useMay } from "../../api/access.ts";
+import type { Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { Instant } from "../../parts/instant.tsx";
 import { QueryFailure } from "../../parts/query-result.tsx";

@@ -2,8 +2,8 @@ import { Link, makeStyles, Text, tokens } from "@fluentui/react-components";
 import { createHref } from "../../parts/address.ts";
 import { counted } from "../../parts/plural.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
-import { STATUSES } from "../../parts/status.tsx";
 import { useExpiryThresholds } from "../../parts/setting-value.ts";
+import { STATUSES } from "../../parts/status.tsx";
 import { useCoverage, vaultNoun } from "../../parts/status-queries.ts";
 import { useSummary } from "./summary.ts";
 

@@ -1,4 +1,13 @@
-import { Button, Field, Input, Link, MessageBar, MessageBarBody, MessageBarTitle, Text } from "@fluentui/react-components";
+import {
+  Button,
+  Field,
+  Input,
+  Link,
+  MessageBar,
+  MessageBarBody,
+  MessageBarTitle,
+  Text,
+} from "@fluentui/react-components";
 import { type PublicKeyCredentialCreationOptionsJSON, startRegistration } from "@simplewebauthn/browser";
 import { useQueryClient } from "@tanstack/react-query";
 import { encodeQR } from "qr";

@@ -62,8 +62,7 @@ function NotChecked() {
             "The last scans could read everything. A check also covers rotation, sync and alerts."
           ) : (
             <>
-              The last scans found{" "}
-              <Link href={createHref("/vaults")}>{counted(coverage.gapsTotal, "gap")}</Link> that a
+              The last scans found <Link href={createHref("/vaults")}>{counted(coverage.gapsTotal, "gap")}</Link> that a
               missing permission or a blocked network can cause. To see which permission is missing, select Check
               permissions.
             </>

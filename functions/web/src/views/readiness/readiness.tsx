@@ -152,8 +152,8 @@ function Sums({ summary }: { summary: Summary }) {
         {unknown > 0 && `, ${unknown.toLocaleString()} unknown until a scan reads the details again`}.
       </Text>
       <Text block>
-        Renewals needed a year: {today.toLocaleString()} today, {at100Days.toLocaleString()} if certificates may be valid
-        for 100 days, {at47Days.toLocaleString()} if for 47 days.
+        Renewals needed a year: {today.toLocaleString()} today, {at100Days.toLocaleString()} if certificates may be
+        valid for 100 days, {at47Days.toLocaleString()} if for 47 days.
         {withoutRenewals > 0 &&
           ` Not included: ${counted(withoutRenewals, "certificate")} with an unknown validity or authority.`}
       </Text>

@@ -130,12 +130,12 @@ function Totals({ of: applications, isIncomplete }: { of: Application[]; isIncom
       const due = dueCredential(application);
       return due !== undefined && statuses.includes(due.status);
     }).length;
-  const lastSeenAt = applications.reduce((last, app) => (app.lastSeenAt ?? "") > last ? app.lastSeenAt! : last, "");
+  const lastSeenAt = applications.reduce((last, app) => ((app.lastSeenAt ?? "") > last ? app.lastSeenAt! : last), "");
   return (
     <Text>
       {isIncomplete && "At least "}
-      {counted(applications.length, "application")}, soonest expiry first: {countOf("expired").toLocaleString()} with expired
-      credentials only, {countOf("critical", "warning").toLocaleString()} whose credential expires soon.
+      {counted(applications.length, "application")}, soonest expiry first: {countOf("expired").toLocaleString()} with
+      expired credentials only, {countOf("critical", "warning").toLocaleString()} whose credential expires soon.
       {lastSeenAt !== "" && (
         <>
           {" "}
