@@ -1,4 +1,5 @@
 import { Link, Text } from "@fluentui/react-components";
+import { useMay } from "../../api/access.ts";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { titleOfId } from "../../parts/asset-name.ts";
@@ -33,6 +34,7 @@ export default function OneCredential() {
 
 /** The content of the page. Rendered, and its data loaded, only if the role and the license allow it. */
 function Found({ credentialId }: { credentialId: string }) {
+  const mayRotate = useMay()("rotateCredential");
   const credential = api.useQuery("get", "/api/automation/rotation/credentials/{credential_id}", {
     params: { path: { credential_id: credentialId } },
   });
@@ -46,8 +48,8 @@ function Found({ credentialId }: { credentialId: string }) {
           </Text>
           <Card title="Rotation">
             <KeyRotationState credential={data} />
-            {/* The state above already says that a rotation is in progress. */}
-            {data.rotationId === null && (
+            {/* The state above already says that a rotation is in progress. Others see whom to ask for a rotation. */}
+            {(data.rotationId === null || !mayRotate) && (
               <div>
                 <RotateKey credential={data} />
               </div>
