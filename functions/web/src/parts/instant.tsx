@@ -25,7 +25,7 @@ export function Instant({ at, relative = false }: { at: string | null; relative?
   );
 }
 
-const useStyles = makeStyles({ past: { color: tokens.colorStatusDangerForeground1 } });
+const useStyles = makeStyles({ past: { color: tokens.colorPaletteRedForeground1 } });
 
 /** The expiry of something in a table, relative to now. In the past, it is red: "Expired 4 months ago". Null: "Never". */
 export function Expiry({ at }: { at: string | null }) {

@@ -92,7 +92,7 @@ function Places({ row: { places, holder } }: { row: Row }): ReactNode {
     return holder.href === undefined ? (
       "Unknown"
     ) : (
-      <Link href={holder.href} aria-label={`See the matches of ${holder.name}`}>
+      <Link href={holder.href} aria-label={`See its matches: ${holder.name}`}>
         See its matches
       </Link>
     );
