@@ -328,7 +328,10 @@ withSeedData(
       .waitFor();
     // The Credentials page shares the response.
     await showView(page, "/credentials");
-    const before = page.getByRole("table", { name: "Credentials" }).getByRole("row").filter({ hasText: /Calm.*before/ });
+    const before = page
+      .getByRole("table", { name: "Credentials" })
+      .getByRole("row")
+      .filter({ hasText: /Calm.*before/ });
     await before.getByText("Expired 29 days ago").waitFor();
     await before.getByRole("link", { name: /^Delete it if it is unused/ }).waitFor();
     expect(requestedUrls.filter((url) => url.includes("/rotation/apps?"))).toHaveLength(1);
