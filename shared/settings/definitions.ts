@@ -75,8 +75,7 @@ export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValu
     minimum: 1,
     maximum: 200,
     environmentVariable: "DISCOVERY_MAX_WORKERS",
-    description:
-      "Maximum number of vaults that are read at the same time, across all service instances. Saving the results of a large vault doesn't delay the next vault, so slightly more vaults can be in progress.",
+    description: "Maximum number of vaults that are read at the same time, across all service instances.",
   },
   discoveryScanTimeout: {
     category: "performance",
@@ -115,7 +114,7 @@ export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValu
     default: false,
     environmentVariable: "REQUIRE_PASSWORD_CHANGE",
     description:
-      "New users must change the password that an administrator gave them at the first sign-in, if POST /auth/users does not contain mustChangePassword.",
+      "New users must change the password that an administrator gave them at the first sign-in, unless the request that creates the user says otherwise.",
   },
   unusedPasswordDays: {
     category: "features",

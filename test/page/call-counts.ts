@@ -4,6 +4,7 @@ import {
   goToView,
   openInNewTab,
   service,
+  showView,
   visitLoadedPage,
   waitUntilLoaded,
   withBrowser,
@@ -14,7 +15,7 @@ import { limitedHost } from "./rate-limited-host.ts";
 // a browser.
 
 withBrowser(
-  "the overview needs eleven API calls after an incomplete scan, and shows the remediation of failures",
+  "the overview needs twelve API calls after an incomplete scan, and shows the remediation of failures",
   async () => {
     const { page, requestedUrls, browserErrors } = await openInNewTab("/");
     await page.getByText("kv-walled").first().waitFor();
@@ -30,6 +31,8 @@ withBrowser(
       "/api/assets/discovery/scans",
       "/api/assets/summary",
       "/api/coverage",
+      // For the days of the statuses critical and warning, which other views share.
+      "/api/settings/all",
       "/approvals",
       "/auth/me",
       // For the setup steps of administrators.
@@ -67,6 +70,24 @@ withBrowser("opening every view within a minute stays within the rate limits", a
   expect(calls.length, calls.join("\n")).toBeGreaterThan(20);
   // The host's rate limit per minute.
   expect(calls.length, calls.join("\n")).toBeLessThanOrEqual(60);
+});
+
+withBrowser("the pages of several assets share what is the same for all of them", async () => {
+  const [first, second] = await service.listAll("/api/assets/discovery/assets?vault=kv-shop&type=secret");
+  const { page, requestedUrls, browserErrors } = await visitLoadedPage("/#/license");
+  const open = async ({ id }: { id: string }) => {
+    requestedUrls.length = 0;
+    await showView(page, `/inventory/${encodeURIComponent(id)}`);
+    await waitUntilLoaded(page);
+    await page.waitForLoadState("networkidle");
+    return callsAmong(requestedUrls);
+  };
+  expect(await open(first)).toContain("/alerts/rules");
+  const calls = await open(second);
+  // Seven pages of assets a minute stay within a limit of 60 requests.
+  expect(calls.length, calls.join("\n")).toBeLessThanOrEqual(8);
+  expect(calls.filter((path) => /rules|snoozes|settings|blast-radius/.test(path))).toEqual([]);
+  expect(browserErrors).toEqual([]);
 });
 
 withBrowser("the page's own files don't count toward the rate limit and are compressed with Brotli", async () => {

@@ -302,7 +302,7 @@ export const FORM_CASES: Record<string, FormCase> = {
     view: "/alerts",
     steps: [
       {
-        open: "Snooze by filter",
+        open: "Snooze several assets",
         wrong: { Vault: "kv-shop", Reason: "The move", "Until (end of day)": "2020-01-01" },
         wrongField: "Until (end of day)",
         typed: { "Until (end of day)": EXPIRY_DATE },
@@ -739,7 +739,7 @@ export const FORM_CASES: Record<string, FormCase> = {
         verify: async () => expect((await readDevopsSettings()).projectIds).toEqual([]),
       },
       {
-        open: "Edit variables with copies",
+        open: "Add variables with copies",
         wrong: { "Variables with copies": "no project, x, DB, kv-shop/db" },
         wrongField: "Variables with copies",
         typed: { "Variables with copies": "" },

@@ -280,6 +280,66 @@ withSeedData("an exemption names its credential and the last day that the user c
   expect(browserErrors).toEqual([]);
 });
 
+withSeedData(
+  "applications are sorted by what is due, and an expired secret with a successor can be deleted",
+  async () => {
+    const path = "/api/automation/rotation/apps?limit=1";
+    const [application] = (await service.admin("GET", path)).body.items;
+    const inDays = (days: number) => new Date(Date.now() + (days + 0.5) * 86_400_000).toISOString();
+    const secret = (displayName: string, status: string, days: number) => ({
+      keyId: `00000000-0000-4000-8000-${String(Math.abs(days)).padStart(12, "0")}`,
+      assetId: `entra.tenant.app.${displayName}`,
+      kind: "secret",
+      of: "application",
+      displayName,
+      hint: null,
+      thumbprint: null,
+      startsOn: null,
+      expiresOn: inDays(days),
+      status,
+      daysUntilExpiry: days,
+    });
+    const named = (displayName: string, credentials: object[]) => ({
+      ...application,
+      objectId: displayName,
+      displayName,
+      reasons: [],
+      credentials,
+    });
+    const items = [
+      named("Calm", [secret("before", "expired", -30), secret("now", "healthy", 59)]),
+      named("Due", [secret("current", "critical", 5)]),
+      named("Late", [secret("old", "expired", -90)]),
+    ];
+    const { page, browserErrors, requestedUrls } = await visitLoadedPage("/#/license");
+    await page.route(/rotation\/apps\?/, (route) =>
+      route.fulfill({ json: { items, total: 3, limit: 1000, offset: 0, nextCursor: null } }),
+    );
+    await showView(page, "/rotation");
+    const table = page.getByRole("table", { name: "Applications" });
+    await expect
+      .poll(() => table.getByRole("row").locator("td:first-child").allInnerTexts())
+      .toEqual(["Late", "Due", "Calm"]);
+    const calm = await table.getByRole("row").filter({ hasText: "Calm" }).innerText();
+    expect(calm).toMatch(/expired, replaced/);
+    expect(calm).toMatch(/Nothing is due[\s\S]*Delete the expired secret if it is unused/);
+    await page
+      .getByText(/^3 applications, .*: 1 with expired credentials only, 1 whose credential expires soon/)
+      .waitFor();
+    // The Credentials page shares the response.
+    await showView(page, "/credentials");
+    const before = page
+      .getByRole("table", { name: "Credentials" })
+      .getByRole("row")
+      .filter({ hasText: /Calm.*before/ });
+    await before.getByText("Expired 29 days ago").waitFor();
+    await before.getByRole("link", { name: /^Delete it if it is unused/ }).waitFor();
+    expect(requestedUrls.filter((url) => url.includes("/rotation/apps?"))).toHaveLength(1);
+    await page.unrouteAll();
+    expect(browserErrors).toEqual([]);
+  },
+);
+
 withSeedData("times name their zone, and a button switches between the browser's zone and UTC", async () => {
   const { page, browserErrors } = await visitLoadedPage("/#/license");
   const browser = await page.context().newCDPSession(page);
@@ -287,6 +347,11 @@ withSeedData("times name their zone, and a button switches between the browser's
   await page.reload();
   await showView(page, seedAddresses.entry);
   await page.getByText("Times are in Asia/Tokyo.").waitFor();
+  // A view without a time names no zone.
+  await showView(page, "/permissions");
+  await page.getByText("Not checked yet.").waitFor();
+  expect(await page.getByText("Times are in").isVisible()).toBe(false);
+  await showView(page, seedAddresses.entry);
   const times = () =>
     page
       .locator("main time")

@@ -99,7 +99,7 @@ task("rotate an application's secret from the first view and watch its steps", a
   await visitor.follow("Rotation", visitor.navigation);
   await visitor.follow(UNPROVEN_APP);
   // The expired secret offers its deletion. The main action is the next step of the secret that expires next.
-  await visitor.see(/does not replace/);
+  await visitor.see(/replaces it, and is the one to rotate|replaces it\./);
   await visitor.see(new RegExp(`az ad app credential delete --id .* --key-id ${keyIdOf(UNPROVEN_APP, "before")}`));
   const test = visitor.page.getByRole("button", { name: "Test match: kv-shop/crm-importer-secret" }).first();
   const rotate = visitor.page.getByRole("button", { name: /^Rotate secret/ });

@@ -39,6 +39,7 @@ const useStyles = makeStyles({
   },
   wide: { minWidth: "min(220px, 60vw)", maxWidth: "50vw", overflowWrap: "anywhere" },
   nowrap: { whiteSpace: "nowrap" },
+  breaks: { minWidth: "112px", overflowWrap: "anywhere" },
   stack: { margin: 0, padding: 0, listStyleType: "none", overflowWrap: "anywhere" },
   item: { padding: `${tokens.spacingVerticalS} 0`, borderTop: `1px solid ${tokens.colorNeutralStroke2}` },
   facts: {
@@ -60,6 +61,8 @@ export interface Column<T> {
   wide?: boolean;
   /** Whether the cells stay on one line, such as the name of a vault. */
   nowrap?: boolean;
+  /** Whether long words, such as IDs, break, so that the columns after it fit on the screen. */
+  breaks?: boolean;
   /** Whether a narrow screen hides the cells behind their title, because they are long and rarely read. */
   folds?: boolean;
   /** Whether the rows are in the order of this column, and how to sort by it. Without it, the header is text. */
@@ -176,10 +179,15 @@ function WideTable<T>({ items, columns, keyOf, label }: Props<T>) {
         <TableBody>
           {items.map((item) => (
             <TableRow key={keyOf(item)}>
-              {columns.map(({ title, wide, nowrap, cell }) => (
+              {columns.map(({ title, wide, nowrap, breaks, cell }) => (
                 <TableCell
                   key={title}
-                  className={mergeClasses(styles.cell, wide && styles.wide, nowrap && styles.nowrap)}
+                  className={mergeClasses(
+                    styles.cell,
+                    wide && styles.wide,
+                    nowrap && styles.nowrap,
+                    breaks && styles.breaks,
+                  )}
                 >
                   {cell(item)}
                 </TableCell>

@@ -22,8 +22,8 @@ export const REFRESHES = {
 /** The explanation of each effect, for a legend. */
 export const REFRESH_MEANINGS = {
   automatic: "it reads the new value by itself",
-  action: "it uses the old value until it is updated or restarted, which a rotation does",
-  blind: "the service can't see which value it uses",
+  action: "a rotation updates or restarts it; until then, it uses the old value",
+  blind: "the service can't see whether or when it uses a new value",
   willBreak: "it stops working when the old value becomes invalid, unless someone changes it",
 } as const satisfies Record<Dependency["refresh"]["how"], string>;
 
@@ -72,9 +72,16 @@ export const isNameless = ({ name, kind }: { name: string; kind: string }): bool
   kind === "principal" && NAMELESS.test(name);
 
 /**
- * Returns the name of a consumer with its kind and environment. A principal without a display name is shown by its object ID.
+ * Returns the name of a consumer with its kind and environment. A principal without a display name is shown by its object ID. The
+ * identity of a resource has the name of the resource, so its kind says that it is an identity.
  */
-export function consumerTitle(consumer: { name: string; kind: string; environment: string | null }): string {
+export function consumerTitle(consumer: {
+  name: string;
+  kind: string;
+  environment: string | null;
+  identityOf?: string | null;
+}): string {
+  if (consumer.identityOf) return `${isolated(consumer.name)} (managed identity of the resource)`;
   const [, type = "", id] = NAMELESS.exec(consumer.name) ?? [];
   const typeText = PRINCIPAL_TYPES[type];
   if (consumer.kind === "principal" && id !== undefined && typeText !== undefined)
@@ -93,6 +100,22 @@ export const SOURCES: Record<string, string> = {
   logs: "Logs",
   literals: "App settings with plaintext copies",
 };
+
+/** Parts of an evidence that name a list of settings of a resource, in the words of the Azure portal. */
+const EVIDENCE: readonly [RegExp, string][] = [
+  [/^appsettings\//i, "app setting "],
+  [/^connectionstrings\//i, "connection string "],
+  [/^secrets\//i, "secret "],
+];
+
+/** Returns the evidence of a dependency as text, such as "app setting DB_PASSWORD" for `appsettings/DB_PASSWORD`. */
+export function evidenceText(evidence: string): string {
+  const partText = (part: string) => {
+    const known = EVIDENCE.find(([start]) => start.test(part));
+    return known ? part.replace(...known) : part;
+  };
+  return isolated(evidence.split(", ").map(partText).join(", "));
+}
 
 /** Returns the kind of a consumer, with its environment if known. For assets, which graphs contain too, returns their type. */
 export const kindOf = ({ kind, environment }: { kind: string; environment: string | null }): string => {

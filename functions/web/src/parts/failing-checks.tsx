@@ -3,6 +3,7 @@ import type { Schemas } from "../api/client.ts";
 import { Instant } from "./instant.tsx";
 import { counted } from "./plural.ts";
 import { violationsHref } from "./score.tsx";
+import { type ExpiryThresholds, useExpiryThresholds } from "./setting-value.ts";
 import { SeverityBadge } from "./status.tsx";
 
 const useStyles = makeStyles({
@@ -18,6 +19,12 @@ const useStyles = makeStyles({
   item: { display: "grid", gridTemplateColumns: "64px minmax(0, 1fr)", columnGap: tokens.spacingHorizontalS },
 });
 
+/** Returns the title of a check with the days of the settings, such as "within 7 days" for "within the critical threshold". */
+const withDays = (title: string, thresholds: ExpiryThresholds | undefined): string =>
+  title.replace(/the (critical|warning) threshold$/, (text, name: keyof ExpiryThresholds) =>
+    thresholds ? counted(thresholds[name], "day") : text,
+  );
+
 /** A list of failing checks in the order of the API, each with a link to its violations, on the Overview and Compliance pages. */
 export function FailingChecks({
   checks,
@@ -29,13 +36,12 @@ export function FailingChecks({
   label: string;
 }) {
   const styles = useStyles();
+  const thresholds = useExpiryThresholds();
   return (
     <>
       <Text size={200}>
         In the order of their effect on the score: the number of violations, weighted by severity. Evaluated{" "}
         <Instant at={evaluatedAt} relative />.
-        {checks.some(({ title }) => title.endsWith("threshold")) &&
-          " The critical and the warning threshold in titles are numbers of days before expiry: 7 and 30 unless the settings differ. They are not severities."}
       </Text>
       <ul className={styles.list} aria-label={label}>
         {checks.map(({ id, title, severity, failed }) => (
@@ -44,7 +50,8 @@ export function FailingChecks({
               <SeverityBadge severity={severity} />
             </span>
             <span>
-              {title}: <Link href={violationsHref({ check: id })}>{counted(failed, "violation")}</Link>
+              {withDays(title, thresholds)}:{" "}
+              <Link href={violationsHref({ check: id })}>{counted(failed, "violation")}</Link>
             </span>
           </li>
         ))}

@@ -1,6 +1,7 @@
-import { MessageBar, MessageBarBody, MessageBarTitle } from "@fluentui/react-components";
+import { Link, MessageBar, MessageBarBody, MessageBarTitle } from "@fluentui/react-components";
 import type { ReactNode } from "react";
 import { type Operation, requirementsOf, useCurrentUser, useRoleAllows } from "../api/access.ts";
+import { createHref } from "./address.ts";
 
 interface Props {
   /** The operation that the content calls. */
@@ -28,9 +29,13 @@ export function FeatureGate({ operation, description, isQuiet = false, children 
       <MessageBarBody>
         <MessageBarTitle>{isLicensed ? "Your role has no access" : "PRO feature"}</MessageBarTitle>
         {description}{" "}
-        {isLicensed
-          ? `Your role is ${role}. Required: ${roles.join(" or ")}. Ask an administrator for access.`
-          : "This feature needs a PRO license. The License page says how to install one."}
+        {isLicensed ? (
+          `Your role is ${role}. Required: ${roles.join(" or ")}. Ask an administrator for access.`
+        ) : (
+          <>
+            This feature needs a PRO license. <Link href={createHref("/license")}>How to install one</Link>
+          </>
+        )}
       </MessageBarBody>
     </MessageBar>
   );

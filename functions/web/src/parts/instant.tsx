@@ -1,3 +1,4 @@
+import { makeStyles, tokens } from "@fluentui/react-components";
 import { dayText, exactText, relativeText, timeText } from "./dates.ts";
 import { DAY_MS } from "./time.ts";
 import { LOCAL_ZONE, useTimeZone } from "./time-zone.ts";
@@ -22,6 +23,16 @@ export function Instant({ at, relative = false }: { at: string | null; relative?
       {relative ? relativeText(date) : timeText(date, zone)}
     </time>
   );
+}
+
+const useStyles = makeStyles({ past: { color: tokens.colorPaletteRedForeground1 } });
+
+/** The expiry of something in a table, relative to now. In the past, it is red: "Expired 4 months ago". Null: "Never". */
+export function Expiry({ at }: { at: string | null }) {
+  const { past } = useStyles();
+  if (at === null) return <>Never</>;
+  const when = <Instant at={at} relative />;
+  return Date.parse(at) < Date.now() ? <span className={past}>Expired {when}</span> : when;
 }
 
 /**

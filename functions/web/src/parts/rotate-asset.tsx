@@ -1,12 +1,13 @@
 import { Text } from "@fluentui/react-components";
-import { useState } from "react";
-import type { Schemas } from "../api/client.ts";
+import { Fragment, useState } from "react";
+import { api, type Schemas } from "../api/client.ts";
 import { titleOfId } from "./asset-name.ts";
 import { consumerTitle } from "./dependency-texts.ts";
 import { CheckField, ChoiceField, FormSection, NumberField, SecretField } from "./fields.tsx";
 import { fieldText, withoutEmpty } from "./form-dialog.tsx";
 import { isolated } from "./isolated.ts";
 import { Operate } from "./operate.tsx";
+import { QueryResult } from "./query-result.tsx";
 import { openRotation } from "./rotate-client-secret.tsx";
 import { RotationPlan } from "./rotation-plan.tsx";
 import { ValidityField } from "./validity-field.tsx";
@@ -22,32 +23,33 @@ const VALUE_SOURCES = {
 const ALPHABETS = ["alphanumeric", "hex", "base64url", "symbols"] as const;
 
 /**
- * The button that rotates an asset and updates its consumers, on the asset's page and on the page of its blast radius. The form
- * can be submitted only after it has shown the plan. Renders nothing for an asset that can't be rotated.
+ * The button that rotates a secret and updates its consumers, on the asset's page and on the page of its blast radius. The open
+ * form loads the consumers. The form can be submitted only after it has shown the plan.
  */
 export function RotateAsset({
-  radius: { secret, nodes, consumers: allConsumers },
+  assetId,
+  name,
   started,
 }: {
-  radius: Radius;
+  /** ID of a secret that is not in a B2C tenant, where the service can't create secrets. */
+  assetId: string;
+  /** Name of the credential if the asset is one: its ID contains no name. */
+  name: string;
   /** Called when the rotation has started. Without it, the page of the rotation opens. */
   started?(rotationId: string): void;
 }) {
-  // A rotation updates only consumers that reference the asset, not those that merely have access.
-  const consumers = allConsumers.filter(({ strength }) => strength === "references");
-  const asset = nodes.find(({ id }) => id === secret);
-  if (asset === undefined || !isRotatable(asset)) return null;
   const bodyOf = (form: FormData, dryRun: boolean) => {
     const included = form.getAll("consumer").map(String);
-    const updatable = new Set(consumers.map(({ resource }) => resource.id));
+    // Empty until the consumers are loaded.
+    const updatable = form.getAll("updatable");
     return {
-      params: { path: { secret_id: secret } },
+      params: { path: { secret_id: assetId } },
       body: {
         ...newValueOf(form),
         // An empty field is 0 as a number. It is omitted, so that the default of the settings applies.
         ...withoutEmpty({ expiryDays: Number(fieldText(form, "expiryDays")) || null }),
         // Without the member, the rotation updates all consumers.
-        ...(included.length < updatable.size && { includeResources: included }),
+        ...(included.length < updatable.length && { includeResources: included }),
         restartApps: form.has("restartApps"),
         skipVerification: form.has("skipVerification"),
         dryRun,
@@ -59,7 +61,7 @@ export function RotateAsset({
       <Operate
         operation="rotateAsset"
         title="Rotate secret"
-        about={titleOfId(secret, asset.name)}
+        about={titleOfId(assetId, name)}
         action="Rotate secret"
         appearance="primary"
         preview={{
@@ -74,29 +76,39 @@ export function RotateAsset({
       >
         <Text>The preview lists all steps. The rotation starts only when you select Rotate secret.</Text>
         <FormSection title="New value">
-          {secret.startsWith("entra.") ? (
+          {assetId.startsWith("entra.") ? (
             <Text>
-              Creates a client secret in Entra for {isolated(asset.name)} and saves it to the matching key vault
-              secrets. {CLIENT_SECRET_OVERLAP}
+              Creates a client secret in Entra for {isolated(name)} and saves it to the matching key vault secrets.{" "}
+              {CLIENT_SECRET_OVERLAP}
             </Text>
           ) : (
             <Value />
           )}
           <ValidityField />
         </FormSection>
-        <FormSection title="Consumers to update">
-          <Consumers consumers={consumers} />
-        </FormSection>
-        <FormSection title="After the update">
-          <ConsumerOptions apps={consumers.map(({ resource }) => resource).filter(isAppServiceApp)} />
-        </FormSection>
+        <ConsumerSections assetId={assetId} />
       </Operate>
     </div>
   );
 }
 
-/** Only secrets have a value to replace. The service can't create secrets in B2C tenants. */
-const isRotatable = ({ id, kind }: Radius["nodes"][number]): boolean => kind === "secret" && !id.startsWith("b2c.");
+/** The sections of the form about the consumers. A rotation updates those that reference the asset, not those that merely have access. */
+function ConsumerSections({ assetId }: { assetId: string }) {
+  const radius = api.useQuery("get", "/api/assets/dependencies/blast-radius/{secret_id}", {
+    params: { path: { secret_id: assetId } },
+  });
+  const consumers = (radius.data?.consumers ?? []).filter(({ strength }) => strength === "references");
+  return (
+    <>
+      <FormSection title="Consumers to update">
+        <QueryResult of={radius}>{() => <Consumers consumers={consumers} />}</QueryResult>
+      </FormSection>
+      <FormSection title="After the update">
+        <ConsumerOptions apps={consumers.map(({ resource }) => resource).filter(isAppServiceApp)} />
+      </FormSection>
+    </>
+  );
+}
 
 const isAppServiceApp = ({ kind }: { kind: string }): boolean => kind === "webApp" || kind === "functionApp";
 
@@ -157,13 +169,15 @@ function Consumers({ consumers }: Pick<Radius, "consumers">) {
     <>
       <Text>The rotation gives them the new value. An excluded consumer may keep using the old value.</Text>
       {[...resources.values()].map((resource) => (
-        <CheckField
-          key={resource.id}
-          name="consumer"
-          value={resource.id}
-          label={`${UPDATES[resource.kind] ?? "Update"} ${consumerTitle(resource)}`}
-          defaultChecked
-        />
+        <Fragment key={resource.id}>
+          <input type="hidden" name="updatable" value={resource.id} />
+          <CheckField
+            name="consumer"
+            value={resource.id}
+            label={`${UPDATES[resource.kind] ?? "Update"} ${consumerTitle(resource)}`}
+            defaultChecked
+          />
+        </Fragment>
       ))}
     </>
   );

@@ -1,14 +1,17 @@
 import { Badge, Link, Text } from "@fluentui/react-components";
-import type { Schemas } from "../api/client.ts";
+import { api, type Schemas } from "../api/client.ts";
 import { createHref } from "./address.ts";
 import { titleOfId } from "./asset-name.ts";
 import { CheckField, FormSection, NumberField } from "./fields.tsx";
 import { fieldText, withoutEmpty } from "./form-dialog.tsx";
+import { Instant } from "./instant.tsx";
 import { isolated } from "./isolated.ts";
 import { bothInUse, credentialTitle, textsOfKind, unfinished, unusedKey } from "./key-credential.ts";
 import { Operate } from "./operate.tsx";
+import { counted } from "./plural.ts";
 import { openRotation } from "./rotate-client-secret.tsx";
 import { RotationPlan } from "./rotation-plan.tsx";
+import { statusTextOf } from "./rotation-texts.ts";
 import { Unavailable, useWhyNot } from "./unavailable.tsx";
 import { ValidityField } from "./validity-field.tsx";
 
@@ -18,15 +21,7 @@ type Credential = Schemas["RotationCredentialDetail"];
 export function KeyRotationState({ credential }: { credential: Credential }) {
   const { kind, keyInUse, rotationId } = credential;
   const newKey = unusedKey(credential);
-  if (rotationId !== null)
-    return (
-      <Text>
-        <Badge appearance="tint" color="brand">
-          In progress
-        </Badge>{" "}
-        {unfinished(credential)} <Link href={createHref(`/rotation/${rotationId}`)}>Show its steps</Link>
-      </Text>
-    );
+  if (rotationId !== null) return <InProgress credential={credential} rotationId={rotationId} />;
   return (
     <Text>
       <Badge appearance="tint" color={newKey === undefined ? "informative" : "success"}>
@@ -39,6 +34,39 @@ export function KeyRotationState({ credential }: { credential: Credential }) {
             `The vault secrets store ${keyInUse}. A rotation regenerates ${newKey}, which no known vault secret stores, and saves it in place of ${keyInUse}. ${keyInUse} stays valid, unless you also select its regeneration.`,
             `The vault secrets store the login of ${keyInUse}. A rotation gives ${newKey} a new password and saves it with the user in place of ${keyInUse}. After the overlap period, ${keyInUse} gets a random password that is stored nowhere.`,
           )}
+    </Text>
+  );
+}
+
+/** What the rotation in progress has done so far, and what follows. */
+function InProgress({ credential, rotationId }: { credential: Credential; rotationId: string }) {
+  const { data } = api.useQuery("get", "/api/automation/rotation/rotations/{rotation_id}", {
+    params: { path: { rotation_id: rotationId } },
+  });
+  const written = data?.targets.filter(({ state }) => state === "written").length ?? 0;
+  return (
+    <Text>
+      <Badge appearance="tint" color="brand">
+        In progress
+      </Badge>{" "}
+      {data ? (
+        <>
+          A rotation replaces {data.oldKeyId} by{" "}
+          {data.newKeyId ?? textsOfKind(credential.kind, "the other key", "the other user")}. {written.toLocaleString()}{" "}
+          of {counted(data.targets.length, "vault secret")} {data.targets.length === 1 ? "stores" : "store"}{" "}
+          {textsOfKind(credential.kind, "the new key", "the new login")}. {statusTextOf(data)}
+          {data.status === "overlapping" && data.overlapEndsAt && (
+            <>
+              {" "}
+              until <Instant at={data.overlapEndsAt} />
+            </>
+          )}
+          .
+        </>
+      ) : (
+        unfinished(credential)
+      )}{" "}
+      <Link href={createHref(`/rotation/${rotationId}`)}>Show its steps</Link>
     </Text>
   );
 }

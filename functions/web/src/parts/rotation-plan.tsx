@@ -1,7 +1,7 @@
 import { Link, Text } from "@fluentui/react-components";
 import type { Schemas } from "../api/client.ts";
 import { createHref } from "./address.ts";
-import { REFRESHES } from "./dependency-texts.ts";
+import { evidenceText, kindOf, REFRESHES } from "./dependency-texts.ts";
 import { isolated } from "./isolated.ts";
 import { textsOfKind } from "./key-credential.ts";
 
@@ -99,7 +99,7 @@ const HOW = { ...REFRESHES, action: "the rotation updates or restarts it" } as c
 
 /** Returns a consumer as text: name, kind, environment and the setting that references the secret, then the effect on it. */
 const consumerText = ({ name, kind, environment, evidence, how, included }: Schemas["RotationConsumer"]): string =>
-  `${isolated(name)} (${[kind, environment === null ? "" : isolated(environment), isolated(evidence)].filter(Boolean).join(", ")}): ${included ? HOW[how] : "excluded, not updated"}`;
+  `${isolated(name)} (${kindOf({ kind, environment })}, ${evidenceText(evidence)}): ${included ? HOW[how] : "excluded, not updated"}`;
 
 /** A list with a title. Renders nothing if the list is empty and `none` is not given. */
 export function Lines({ title, lines, none }: { title: string; lines: string[]; none?: string }) {

@@ -7,6 +7,7 @@ import { createHref } from "./address.ts";
 import { titleOfId } from "./asset-name.ts";
 import { Copyable } from "./copyable.tsx";
 import { BY_CURSOR } from "./paged-table.tsx";
+import { counted } from "./plural.ts";
 import { ProblemNotice } from "./problem-notice.tsx";
 import { QueryResult } from "./query-result.tsx";
 import { RotateClientSecret } from "./rotate-client-secret.tsx";
@@ -67,7 +68,9 @@ function NotPossible({ appId, reasons }: Pick<Application, "appId" | "reasons">)
         </Text>
       ))}
       {reasons.some(({ code }) => code === "notOwner") && <AddServiceAsOwner appId={appId} />}
-      <Text block>After the change, select Refresh applications on the Rotation page.</Text>
+      <Text block>
+        After the change, select <Link href={createHref("/rotation")}>Refresh applications</Link> on the Rotation page.
+      </Text>
     </div>
   );
 }
@@ -211,7 +214,11 @@ function Unproven({
           <Candidates appId={appId} of={folded.slice(0, MAX_FOLDED_CANDIDATES)} />
         </details>
       )}
-      {isOnApplicationPage && folded.length > 0 && <Text block>All matches are below. You can test each of them.</Text>}
+      {isOnApplicationPage && folded.length > 0 && (
+        <Text block>
+          {counted(folded.length, "other key vault secret")} may store it: see the card Matching key vault secrets.
+        </Text>
+      )}
       {!isOnApplicationPage && (
         <Link href={createHref(`/rotation/apps/${appId}`)}>
           {mayConfirm && candidates.length > 0 ? "Confirm a match without a test" : "Matches of the application"}
@@ -219,13 +226,14 @@ function Unproven({
       )}
       {candidates.length > 0 && mayRotate && (
         <Text block>
-          If none of these stores it:{" "}
+          If no key vault secret stores it:{" "}
           <RotateClientSecret
             application={application}
             credential={credential}
             title="Rotate without a match"
             isWithoutMatch
-          />
+          />{" "}
+          {HANDOVER}
         </Text>
       )}
     </div>
@@ -248,7 +256,8 @@ const Candidates = ({
   <ul>
     {candidates.map((match, index) => (
       <li key={match.assetId}>
-        <AssetLink assetId={match.assetId} /> may store it.{" "}
+        <AssetLink assetId={match.assetId} />{" "}
+        {match.confidence === "possible" ? "may store it." : "probably stores it."}{" "}
         <TestMatch appId={appId} match={match} isMainAction={isMainAction && index === 0} />
       </li>
     ))}

@@ -40,8 +40,12 @@ const useStyles = makeStyles({
 });
 
 /** The steps of a rotation as a timeline: what each one did, when it ran and how long it took, and which ones follow. */
-export function RotationTimeline({ of: rotation }: { of: Pick<Rotation, "steps" | "overlapEndsAt" | "keyKind"> }) {
-  const { steps, overlapEndsAt } = rotation;
+export function RotationTimeline({
+  of: rotation,
+}: {
+  of: Pick<Rotation, "steps" | "overlapDays" | "overlapEndsAt" | "keyKind">;
+}) {
+  const { steps, overlapDays, overlapEndsAt } = rotation;
   const styles = useStyles();
   return (
     <ol className={styles.list} aria-label="Steps of the rotation">
@@ -51,6 +55,7 @@ export function RotationTimeline({ of: rotation }: { of: Pick<Rotation, "steps" 
           <li key={name} className={styles.step}>
             <span className={styles.point} style={{ backgroundColor: POINTS[status] }} aria-hidden />
             {stepTextOf(name, rotation)} <Badge color={COLORS[status]}>{STEP_STATUSES[status]}</Badge>{" "}
+            {name === "overlap" && overlapDays === 0 && "(0 days, as requested) "}
             {finishedAt && <Instant at={finishedAt} relative />}
             {durationOf(step)}
             {name === "overlap" && status !== "done" && overlapEndsAt && (

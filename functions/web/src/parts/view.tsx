@@ -4,6 +4,8 @@ import { chooseTimeZone, LOCAL_ZONE, useTimeZone } from "./time-zone.ts";
 
 const useStyles = makeStyles({
   view: { display: "flex", flexDirection: "column", gap: tokens.spacingVerticalL, overflowWrap: "anywhere" },
+  // The time zone is hidden in a view that shows no time.
+  withoutTime: { ":not(:has(time)) > :last-child": { display: "none" } },
   fills: { minHeight: "100%" },
   title: { margin: 0, overflowWrap: "anywhere", unicodeBidi: "isolate" },
 });
@@ -16,7 +18,7 @@ const useStyles = makeStyles({
 export function View({ title, fills = false, children }: { title: string; fills?: boolean; children: ReactNode }) {
   const styles = useStyles();
   return (
-    <div className={mergeClasses(styles.view, fills && styles.fills)}>
+    <div className={mergeClasses(styles.view, styles.withoutTime, fills && styles.fills)}>
       <Title3 as="h1" className={styles.title}>
         {title}
       </Title3>

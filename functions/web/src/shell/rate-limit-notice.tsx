@@ -23,8 +23,9 @@ export function RateLimitNotice() {
       {until && (
         <MessageBar intent="info" layout="multiline">
           <MessageBarBody>
-            This page reached the rate limit for your requests. It continues automatically at {clockText(until, zone)}.
-            Until then, some data might be missing or out of date.
+            This page reached the rate limit for your requests. It continues automatically at {clockText(until, zone)}{" "}
+            and then loads the data below by itself, without a reload. Until then, some data might be missing or out of
+            date.
           </MessageBarBody>
         </MessageBar>
       )}

@@ -229,7 +229,12 @@ export const VIEWS: View[] = [
     kind: "Application",
     load: () => import("./rotation/one-application.tsx"),
   },
-  { path: "/sync/:recordId", needs: "getSyncRecord", kind: "Copy", load: () => import("./sync/one-record.tsx") },
+  {
+    path: "/sync/:recordId",
+    needs: "getSyncRecord",
+    kind: "Sync of a secret",
+    load: () => import("./sync/one-record.tsx"),
+  },
   {
     path: "/dependencies/:assetId",
     needs: "getBlastRadius",

@@ -52,8 +52,8 @@ export function Snoozes() {
   return (
     <>
       <div>
-        <SnoozeByFilter names={names} />{" "}
-        <Text>
+        <SnoozeByFilter names={names} />
+        <Text block>
           To snooze one asset, select Snooze on its page. <Link href={createHref("/inventory")}>Find the asset</Link>
         </Text>
       </div>
@@ -80,7 +80,7 @@ function SnoozeByFilter({ names }: { names: Names }) {
   return (
     <Operate
       operation="createAlertSnooze"
-      title="Snooze by filter"
+      title="Snooze several assets"
       action="Snooze matching assets"
       submit={(form, create) =>
         create({

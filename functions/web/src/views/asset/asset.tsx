@@ -152,7 +152,7 @@ function parentLabel({ id }: Asset): string {
 function factsOf(asset: Asset): [string, ReactNode][] {
   const facts: [string, ReactNode][] = [
     ["Status", <ApiSentence text={asset.statusReason} />],
-    ["Type", asset.type],
+    ["Type", asset.credential?.appId !== undefined && asset.type === "secret" ? "client secret" : asset.type],
     ["Vault", asset.vaultName],
     ["Subscription", [asset.subscriptionName, asset.subscriptionId].filter(Boolean).join(", ")],
     [parentLabel(asset), asset.credential?.applicationName],
@@ -165,7 +165,8 @@ function factsOf(asset: Asset): [string, ReactNode][] {
     ["Created", asset.createdOn && <Instant at={asset.createdOn} />],
     ["Last modified", asset.updatedOn && <Instant at={asset.updatedOn} />],
     ["Content type", asset.contentType],
-    ["Key type and size", [asset.keyType, asset.keySize, asset.keyCurve].filter(Boolean).join(" ")],
+    // The name of a curve contains its size.
+    ["Key type and size", [asset.keyType, asset.keyCurve ?? asset.keySize].filter(Boolean).join(" ")],
     ["Subject", asset.subject],
     ["Issuer", asset.issuer],
     ["Subject alternative names", asset.subjectAlternativeNames?.join(", ")],

@@ -114,11 +114,13 @@ export function CopyCommandAction({
   const command = violation?.remediation.cli ?? renewCommand(asset);
   if (command === undefined)
     return <Unavailable title={title} reason="The Azure CLI has no command for this kind of credential." />;
-  const purpose = violation === undefined ? "renews it" : `fixes this: ${violation.title}`;
+  const purpose = violation === undefined ? "renews this asset" : `fixes this: ${violation.title}`;
   return (
     <>
       <Button
         size="small"
+        {...(asset.source === "b2c" && { appearance: "primary" })}
+        title={`The command ${purpose}.`}
         onClick={() => void navigator.clipboard.writeText(command).then(() => setCopiedPurpose(purpose))}
       >
         {title}

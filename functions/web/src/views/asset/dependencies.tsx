@@ -2,13 +2,12 @@ import { Link, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { type Column, DataTable } from "../../parts/data-table.tsx";
-import { consumerTitle, REFRESHES, STRENGTHS } from "../../parts/dependency-texts.ts";
-import { isolated } from "../../parts/isolated.ts";
+import { consumerTitle, evidenceText, REFRESHES, STRENGTHS } from "../../parts/dependency-texts.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
 
 const COLUMNS: Column<Schemas["Dependency"]>[] = [
   { title: "Used by", cell: ({ resource }) => consumerTitle(resource) },
-  { title: "Evidence", cell: ({ strength, evidence }) => `${STRENGTHS[strength]}: ${isolated(evidence)}` },
+  { title: "Evidence", cell: ({ strength, evidence }) => `${STRENGTHS[strength]}: ${evidenceText(evidence)}` },
   {
     title: "Effect of a new version",
     cell: ({ refresh, pinned }) => `${REFRESHES[refresh.how]}${pinned === null ? "" : ", references a fixed version"}`,

@@ -54,7 +54,7 @@ function RotateSecret({ asset, started }: Props) {
   return isOfApplication ? (
     <RotateApplicationSecret asset={asset} started={started} />
   ) : (
-    <RotateVaultSecret asset={asset} started={started} />
+    <RotateAsset assetId={asset.id} name={asset.name} started={started} />
   );
 }
 
@@ -66,13 +66,6 @@ function unsupported(asset: Props["asset"]): string | undefined {
   if (credential?.of === "servicePrincipal")
     return "The secret belongs to a service principal. Rotate it where the application is registered.";
   return undefined;
-}
-
-function RotateVaultSecret({ asset: { id }, started }: Props) {
-  const radius = api.useQuery("get", "/api/assets/dependencies/blast-radius/{secret_id}", {
-    params: { path: { secret_id: id } },
-  });
-  return <QueryResult of={radius}>{(data) => <RotateAsset radius={data} started={started} />}</QueryResult>;
 }
 
 function RotateApplicationSecret({ asset: { credential }, started }: Props) {

@@ -18,6 +18,7 @@ import { BY_CURSOR } from "../../parts/paged-table.tsx";
 import { counted } from "../../parts/plural.ts";
 import { RENEWERS } from "../../parts/renewers.ts";
 import { SEVERITIES } from "../../parts/status.tsx";
+import { DAY_MS } from "../../parts/time.ts";
 import { Unavailable, useWhyNot } from "../../parts/unavailable.tsx";
 import { CopyCommandAction, OwnerAction, RenewAction } from "./command-actions.tsx";
 import { LatestRotation } from "./latest-rotation.tsx";
@@ -61,6 +62,8 @@ export function StatusCard({ asset }: { asset: Asset }) {
   const nothingToExempt =
     list.data === undefined ? "The violations are not loaded." : "No check fails, so there is nothing to exempt.";
   const whyNoExemption = whyNot("createExemption") ?? (open.length === 0 ? nothingToExempt : undefined);
+  // Which command it copies depends on the violations.
+  const copyCommand = !list.isPending && <CopyCommandAction asset={asset} violation={open[0]} />;
   return (
     <>
       <Card title="Status">
@@ -68,6 +71,8 @@ export function StatusCard({ asset }: { asset: Asset }) {
         {may("listAlertSnoozes") && <ActiveSnoozes assetId={asset.id} />}
         <Readiness asset={asset} />
         <fieldset className={styles.actions} aria-label="Next actions">
+          {/* The service can't change a credential of a B2C tenant, so the command is the main action. */}
+          {asset.source === "b2c" && copyCommand}
           {asset.type === "secret" && <RotateAction asset={asset} started={setStartedRotationId} />}
           <RenewAction asset={asset} name={name} />
           <SnoozeAction assetId={asset.id} name={name} />
@@ -77,8 +82,7 @@ export function StatusCard({ asset }: { asset: Asset }) {
             <Unavailable title="Exempt from check" reason={whyNoExemption} />
           )}
           <OwnerAction asset={asset} name={name} />
-          {/* Which command it copies depends on the violations. */}
-          {!list.isPending && <CopyCommandAction asset={asset} violation={open[0]} />}
+          {asset.source !== "b2c" && copyCommand}
         </fieldset>
       </Card>
       <LatestRotation assetId={asset.id} startedRotationId={startedRotationId} />
@@ -129,7 +133,7 @@ function ProblemBox({
             <ul>
               {violations.slice(0, MAX_SHOWN_VIOLATIONS).map(({ id, title, severity }) => (
                 <li key={id}>
-                  {title} ({severity})
+                  {title} (severity: {severity})
                 </li>
               ))}
             </ul>
@@ -179,21 +183,31 @@ function Renewal({ asset: { renewal, status } }: { asset: Asset }) {
   );
 }
 
+/** Returns whether the asset expires within a day. A healthy one is renewed before. */
+const expiresToday = ({ status, expiresOn }: Pick<Asset, "status" | "expiresOn">): boolean =>
+  status !== "expired" && status !== "healthy" && expiresOn !== null && Date.parse(expiresOn) - Date.now() < DAY_MS;
+
 /** Returns the color of the box, which is that of its worst problem (docs/design.md). */
-function intentOf({ status, enabled }: Asset, worst: Violation | undefined): "error" | "warning" | "info" {
+function intentOf(asset: Asset, worst: Violation | undefined): "error" | "warning" | "info" {
   // A disabled asset can't be used, so its expiry has no effect.
-  const risk = enabled ? status : "healthy";
-  if (risk === "expired" || worst?.severity === "critical") return "error";
+  const risk = asset.enabled ? asset.status : "healthy";
+  const isDue = risk === "expired" || (asset.enabled && expiresToday(asset));
+  if (isDue || worst?.severity === "critical") return "error";
   return risk !== "healthy" || worst?.severity === "high" ? "warning" : "info";
 }
 
 /** Returns the title of the box, which names the worst problem. */
-function titleOf({ status, enabled, owner, renewal }: Asset, worst: Violation | undefined): string {
+function titleOf(asset: Asset, worst: Violation | undefined): string {
+  const { status, enabled, owner, renewal } = asset;
   if (status === "expired") return enabled ? "Expired" : "Expired and disabled";
   if (renewal?.late) return "Renewal is late";
+  if (expiresToday(asset)) return "Expires within a day";
   if (status !== "healthy") return "Expires soon";
   if (worst !== undefined) return worst.title;
-  return owner === null ? "Not expiring soon, but without an owner" : "Details may be out of date";
+  if (owner !== null) return "Details may be out of date";
+  return renewal === undefined || renewal.renewedBy === "none"
+    ? "Not expiring soon, but without an owner"
+    : "Renewed automatically, but without an owner";
 }
 
 const Expiry = ({ at }: { at: string | null }) =>

@@ -1,11 +1,13 @@
 import { Link, makeStyles, Text, tokens } from "@fluentui/react-components";
 import { useMay } from "../../api/access.ts";
 import { api } from "../../api/client.ts";
+import { createHref } from "../../parts/address.ts";
 import { Card } from "../../parts/card.tsx";
 import { Filters, givenFilters } from "../../parts/filters.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
 import { useSearchParams } from "../../parts/router.tsx";
+import { MINUTE_MS } from "../../parts/time.ts";
 import { View } from "../../parts/view.tsx";
 import { detailLines, eventText, OUTCOMES, targetText } from "./entry-texts.ts";
 import { type AuditRow, joinOutcomes } from "./join-outcomes.ts";
@@ -30,7 +32,11 @@ export default function Audit() {
     <View title="Audit log">
       {may("verifyAudit") && (
         <Card title="Verification">
-          <Text>Checks that no signed entry of the audit log was changed, deleted or inserted. Changes nothing.</Text>
+          <Text>
+            Checks that no signed entry of the audit log was changed, deleted or inserted. Changes nothing. The service
+            signs new entries every 10 minutes.{" "}
+            <Link href={createHref("/audit", { event_type: "audit.verified" })}>Earlier verifications</Link>
+          </Text>
           <Verification />
         </Card>
       )}
@@ -56,10 +62,10 @@ const COLUMNS: Column<AuditRow>[] = [
   },
   {
     title: "Outcome",
-    cell: ({ outcome, startedAt }) => (
+    cell: ({ outcome, startedAt, occurredAt }) => (
       <>
         {OUTCOMES[outcome]}
-        {startedAt !== undefined && (
+        {startedAt !== undefined && Date.parse(occurredAt) - Date.parse(startedAt) >= MINUTE_MS && (
           <Text block size={200}>
             Action started: <Instant at={startedAt} />
           </Text>
@@ -68,7 +74,7 @@ const COLUMNS: Column<AuditRow>[] = [
     ),
   },
   { title: "Actor", cell: ({ actor, address }) => `${actor} ${address ?? ""}` },
-  { title: "Target", cell: ({ target }) => target && targetText(target) },
+  { title: "Target", breaks: true, cell: ({ target }) => target && targetText(target) },
   { title: "Details", wide: true, folds: true, cell: detailsOf },
 ];
 

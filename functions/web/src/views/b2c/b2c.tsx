@@ -6,13 +6,14 @@ import { Instant } from "../../parts/instant.tsx";
 import { LapsedProData } from "../../parts/lapsed-pro-data.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
+import { type ExpiryThresholds, useExpiryThresholds } from "../../parts/setting-value.ts";
 import { View } from "../../parts/view.tsx";
-import { CredentialCount, STATUS_COUNTS } from "./credential-count.tsx";
+import { CredentialCount, statusCounts } from "./credential-count.tsx";
 import { NewTenantFields, newTenantOf } from "./tenant-form.tsx";
 import { STATE_COLORS, STATES, TENANT_TYPES } from "./tenant-states.ts";
 import { TestOutcome } from "./test-outcome.tsx";
 
-const COLUMNS: Column<Schemas["B2cTenant"]>[] = [
+const columnsOf = (days: ExpiryThresholds | undefined): Column<Schemas["B2cTenant"]>[] => [
   {
     title: "Tenant",
     cell: ({ tenantId, displayName }) => <Link href={createHref(`/b2c/${tenantId}`)}>{displayName}</Link>,
@@ -20,14 +21,14 @@ const COLUMNS: Column<Schemas["B2cTenant"]>[] = [
   { title: "Domain", cell: ({ tenantDomain }) => tenantDomain },
   { title: "Type", cell: ({ tenantType }) => (tenantType === null ? "Unknown" : TENANT_TYPES[tenantType]) },
   {
-    title: "Status",
+    title: "Reading",
     cell: ({ state }) => (
       <Badge appearance="tint" color={STATE_COLORS[state]}>
         {STATES[state]}
       </Badge>
     ),
   },
-  ...STATUS_COUNTS.map(({ title, status, countOf }) => ({
+  ...statusCounts(days).map(({ title, status, countOf }) => ({
     title,
     cell: (tenant: Schemas["B2cTenant"]) => (
       <CredentialCount of={tenant} count={countOf(tenant.counts)} filters={{ status }} />
@@ -76,10 +77,11 @@ export default function B2c() {
 
 function Tenants() {
   const list = api.useInfiniteQuery("get", "/b2c/tenants", { params: { query: { limit: 100 } } }, BY_CURSOR);
+  const days = useExpiryThresholds();
   return (
     <PagedTable
       of={list}
-      columns={COLUMNS}
+      columns={columnsOf(days)}
       keyOf={({ tenantId }) => tenantId}
       label="B2C tenants"
       empty="No tenants yet. Add a B2C or External ID tenant to monitor the expiry dates of its credentials."

@@ -9,8 +9,9 @@ import { counted, countUnlessUnread } from "../../parts/plural.ts";
 import { pollUntil } from "../../parts/polling.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
 import { useParams } from "../../parts/router.tsx";
+import { useExpiryThresholds } from "../../parts/setting-value.ts";
 import { View } from "../../parts/view.tsx";
-import { CredentialCount, STATUS_COUNTS } from "./credential-count.tsx";
+import { CredentialCount, statusCounts } from "./credential-count.tsx";
 import { TenantFields, tenantOf } from "./tenant-form.tsx";
 import { STATES } from "./tenant-states.ts";
 import { TestOutcome } from "./test-outcome.tsx";
@@ -87,6 +88,7 @@ function State({
 /** The numbers of credentials. Null before the first refresh. */
 function Counts({ tenant }: { tenant: Tenant }) {
   const { counts, failures } = tenant;
+  const days = useExpiryThresholds();
   // `signIn` and `organization` are read first: without them, no list can be read.
   const isUnread = (kind: string) => failures.some(({ list }) => [kind, "signIn", "organization"].includes(list));
   if (counts === null)
@@ -111,12 +113,16 @@ function Counts({ tenant }: { tenant: Tenant }) {
       </ul>
       <Text>The same credentials, by status:</Text>
       <ul>
-        {STATUS_COUNTS.map(({ title, status, countOf }) => (
+        {statusCounts(days).map(({ title, status, countOf }) => (
           <li key={status}>
             {title}: <CredentialCount of={tenant} count={countOf(counts)} filters={{ status }} />
           </li>
         ))}
-        {others !== undefined && <li>Not expiring soon: {others.toLocaleString()}</li>}
+        {others !== undefined && (
+          <li>
+            Not expiring soon: <CredentialCount of={tenant} count={others} filters={{ status: "healthy" }} />
+          </li>
+        )}
       </ul>
       <Text>These are the numbers of the last refresh.</Text>
       <Link href={createHref("/inventory", { source: "b2c", b2cTenant: tenant.tenantId })}>

@@ -14,15 +14,16 @@ export const TENANT_TYPES = {
 export const STATES = {
   new: "Not read yet",
   discovering: "Refresh in progress",
-  discovered: "Read completely",
-  partial: "Partially read",
+  discovered: "All credentials read",
+  partial: "Some credentials not read",
   failing: "Can't be read",
 } as const satisfies Record<State, string>;
 
 export const STATE_COLORS = {
   new: "informative",
   discovering: "brand",
-  discovered: "success",
+  // Not green: credentials that were read can have expired.
+  discovered: "informative",
   partial: "warning",
   failing: "danger",
 } as const satisfies Record<State, string>;

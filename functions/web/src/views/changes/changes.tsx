@@ -39,7 +39,7 @@ const COLUMNS: Column<Change>[] = [
   },
   { title: "Type", cell: ({ type }) => type },
   { title: "Vault or directory", cell: ({ vaultName, source }) => vaultName ?? SOURCES[source] },
-  { title: "Changed properties", cell: ({ members }) => members.map(propertyText).join(", ") },
+  { title: "Changed properties", cell: ({ members }) => changedProperties(members).map(propertyText).join(", ") },
 ];
 
 /** The text in place of the vault's name for an asset that is in no vault. */
@@ -51,6 +51,7 @@ const SOURCES: Record<Change["source"], string> = {
 
 /** Names of properties that differ from the API's member in more than the case. The others are split into their words. */
 const PROPERTIES: Record<string, string> = {
+  version: "new version",
   expiresOn: "expiry date",
   createdOn: "creation date",
   updatedOn: "last modified",
@@ -64,6 +65,15 @@ const PROPERTIES: Record<string, string> = {
   vaultId: "resource ID of the vault",
   subscriptionId: "subscription",
 };
+
+/** Properties that differ in each new version. */
+const OF_NEW_VERSION = ["createdOn", "updatedOn", "versionDates"];
+
+/** Returns the changed properties. Of a new version, leaves out those that always change with it. */
+const changedProperties = (members: readonly string[]): readonly string[] =>
+  members.includes("version")
+    ? ["version", ...members.filter((member) => member !== "version" && !OF_NEW_VERSION.includes(member))]
+    : members;
 
 const propertyText = (member: string): string =>
   PROPERTIES[member] ?? member.replaceAll(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
@@ -83,7 +93,11 @@ export default function Changes() {
           columns={COLUMNS}
           keyOf={({ at, change, assetId }) => `${at} ${change} ${assetId}`}
           label="Changes"
-          empty="No changes match the filters. Clear the filters, or start a scan on the Overview page."
+          empty={
+            <>
+              No changes match the filters. Clear the filters, or <Link href={createHref("/")}>start a scan</Link>.
+            </>
+          }
         />
       </Card>
     </View>

@@ -21,7 +21,8 @@ const useStyles = makeStyles({
     padding: 0,
     listStyleType: "none",
   },
-  row: { display: "flex", justifyContent: "space-between", gap: tokens.spacingHorizontalM },
+  // The number moves below a long name, so that the name does not break within a word.
+  row: { display: "flex", flexWrap: "wrap", justifyContent: "space-between", columnGap: tokens.spacingHorizontalM },
   name: { minWidth: 0, overflowWrap: "anywhere" },
   number: { flexShrink: 0 },
 });

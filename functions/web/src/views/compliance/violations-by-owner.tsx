@@ -36,7 +36,8 @@ export function ByOwner() {
           <>
             <Text size={200}>
               {none > 0 ? "First those without an owner, then owners" : "Owners"} with the most critical violations
-              first. {!complete && `Only the ${examined.toLocaleString()} most severe violations were counted.`}
+              first. The bars show all violations, of any severity.{" "}
+              {!complete && `Only the ${examined.toLocaleString()} most severe violations were counted.`}
             </Text>
             <ShowAll items={[...(none > 0 ? [noOwner] : []), ...rows]} noun="row">
               {(shown) => <Bars label="Violations by owner" rows={shown} />}

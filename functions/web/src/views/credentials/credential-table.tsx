@@ -4,12 +4,14 @@ import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { daysWithin, expiresWithin } from "../../parts/expires-within.ts";
 import { type Filter, Filters } from "../../parts/filters.tsx";
-import { Instant } from "../../parts/instant.tsx";
+import { Expiry, Instant } from "../../parts/instant.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
+import { counted } from "../../parts/plural.ts";
 import { QueryFailure } from "../../parts/query-result.tsx";
 import { type QuickFilter, QuickFilters } from "../../parts/quick-filters.tsx";
 import { statusTextOf } from "../../parts/rotation-texts.ts";
 import { useSearchParams } from "../../parts/router.tsx";
+import { Discover } from "./discover.tsx";
 import {
   isInProgress,
   KEY_KINDS,
@@ -49,20 +51,27 @@ const FILTERS: readonly Filter[] = [
 
 const STATE_COLORS = {
   ready: "success",
-  match: "warning",
   inProgress: "brand",
   blocked: "informative",
-} as const satisfies Record<Row["state"], string>;
+} as const satisfies Record<Exclude<Row["state"], "match" | "superseded">, string>;
 
-/** The state of a credential's rotation, and why no rotation is possible. */
-const State = ({ row }: { row: Row }) => (
-  <>
-    <Badge appearance="tint" color={STATE_COLORS[row.state]}>
-      {stateText(row)}
-    </Badge>{" "}
-    {row.blockers}
-  </>
-);
+/** The state of a credential's rotation, with the link to the next step, or why no rotation is possible. */
+function State({ row }: { row: Row }) {
+  if (row.state === "superseded" || row.state === "match")
+    return (
+      <Link href={row.holder.href ?? row.href} aria-label={`${stateText(row)}: ${row.name}`}>
+        {stateText(row)}
+      </Link>
+    );
+  return (
+    <>
+      <Badge appearance="tint" color={STATE_COLORS[row.state]}>
+        {stateText(row)}
+      </Badge>{" "}
+      {row.blockers}
+    </>
+  );
+}
 
 /** The latest rotation. `hasOlder`: whether the history has rotations that were not searched. */
 function LastRotation({ row: { rotation }, hasOlder }: { row: Row; hasOlder: boolean }) {
@@ -80,7 +89,13 @@ function LastRotation({ row: { rotation }, hasOlder }: { row: Row; hasOlder: boo
 /** The vault secrets that store a credential. */
 function Places({ row: { places, holder } }: { row: Row }): ReactNode {
   if (places === undefined)
-    return holder.href === undefined ? "Unknown" : <Link href={holder.href}>Matches of {holder.name}</Link>;
+    return holder.href === undefined ? (
+      "Unknown"
+    ) : (
+      <Link href={holder.href} aria-label={`See its matches: ${holder.name}`}>
+        See its matches
+      </Link>
+    );
   return places.map(({ name, href }, index) => (
     <span key={href}>
       {index > 0 && ", "}
@@ -103,11 +118,32 @@ function columnsOf(order: Order, choose: (order: Order) => void, hasOlder: boole
     {
       title: "Expires",
       sort: sortBy("expires"),
-      cell: ({ expiresOn }) => (expiresOn === null ? "Never" : <Instant at={expiresOn} relative />),
+      cell: ({ expiresOn }) => <Expiry at={expiresOn} />,
     },
     { title: "Rotation", wide: true, cell: (row) => <State row={row} /> },
     { title: "Last rotation", cell: (row) => <LastRotation row={row} hasOlder={hasOlder} /> },
   ];
+}
+
+/** How many of the listed credentials have expired, and when vault secrets were last compared with keys. */
+function Totals({ rows, isIncomplete }: { rows: readonly Row[]; isIncomplete: boolean }) {
+  const now = new Date().toISOString();
+  const expired = rows.filter(({ expiresOn }) => expiresOn !== null && expiresOn < now);
+  const unused = expired.filter(({ state }) => state === "superseded").length;
+  const comparedAt = rows.reduce((last, row) => ((row.comparedAt ?? "") > last ? row.comparedAt! : last), "");
+  return (
+    <Text>
+      {isIncomplete && "At least "}
+      {counted(rows.length, "credential")}, {expired.length.toLocaleString()} expired
+      {unused > 0 && `, of which ${unused.toLocaleString()} can be deleted if unused`}.
+      {comparedAt !== "" && (
+        <>
+          {" "}
+          Keys were last compared with vault secrets <Instant at={comparedAt} relative />.
+        </>
+      )}
+    </Text>
+  );
 }
 
 /** Returns which lists the filters in the address select, and the query of each. An unknown kind counts as no filter. */
@@ -193,6 +229,8 @@ export function CredentialTable() {
   };
   return (
     <>
+      {isLoaded && <Totals rows={rows} isIncomplete={incomplete.length > 0} />}
+      <Discover />
       <QuickFilters of={QUICK_FILTERS} />
       <Filters of={FILTERS} alsoCleared={["due"]} />
       <QueryFailure of={apps} />

@@ -4,7 +4,6 @@ import { Card } from "../../parts/card.tsx";
 import { FeatureGate } from "../../parts/feature-gate.tsx";
 import { View } from "../../parts/view.tsx";
 import { CredentialTable } from "./credential-table.tsx";
-import { Discover } from "./discover.tsx";
 import { RegisterLogin } from "./register-login.tsx";
 
 /** The Credentials page: client secrets of applications, keys of Azure resources and database logins in one list. */
@@ -15,15 +14,13 @@ export default function Credentials() {
         operation="listRotationCredentials"
         description="Lists client secrets of applications, and the keys of Azure resources and database logins that vault secrets store, with the state of their rotation."
       >
-        <Card title="Find credentials">
+        <Card title="Client secrets, keys and database logins">
           <Text>
-            Finds the vault secrets that store keys of Azure resources. Client secrets are read with{" "}
-            <Link href={createHref("/rotation")}>Refresh applications on the Rotation page</Link>.
+            Client secrets of applications, keys of Azure resources that vault secrets store, and registered logins of
+            databases. Find credentials finds the keys. To read client secrets again, select{" "}
+            <Link href={createHref("/rotation")}>Refresh applications</Link> on the Rotation page.
           </Text>
-          <Discover />
           <RegisterLogin />
-        </Card>
-        <Card title="Credentials">
           <CredentialTable />
         </Card>
       </FeatureGate>

@@ -1,4 +1,5 @@
 import { Link, Text } from "@fluentui/react-components";
+import { useMay } from "../../api/access.ts";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { titleOfId } from "../../parts/asset-name.ts";
@@ -6,7 +7,7 @@ import { ButtonRow } from "../../parts/button-row.tsx";
 import { Card } from "../../parts/card.tsx";
 import { type Column, DataTable } from "../../parts/data-table.tsx";
 import { FeatureGate } from "../../parts/feature-gate.tsx";
-import { Instant } from "../../parts/instant.tsx";
+import { Expiry, Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
 import { credentialTitle, historyFilter, textsOfKind } from "../../parts/key-credential.ts";
 import { Operate } from "../../parts/operate.tsx";
@@ -36,6 +37,7 @@ export default function OneCredential() {
 
 /** The content of the page. Rendered, and its data loaded, only if the role and the license allow it. */
 function Found({ credentialId }: { credentialId: string }) {
+  const mayRotate = useMay()("rotateCredential");
   const credential = api.useQuery("get", "/api/automation/rotation/credentials/{credential_id}", {
     params: { path: { credential_id: credentialId } },
   });
@@ -50,11 +52,18 @@ function Found({ credentialId }: { credentialId: string }) {
           <Card title="Rotation">
             <KeyRotationState credential={data} />
             <ButtonRow>
-              <RotateCredential credential={data} />
+              {/* The state above already says that a rotation is in progress. Others see whom to ask for a rotation. */}
+              {(data.rotationId === null || !mayRotate) && <RotateCredential credential={data} />}
               {data.issuer === "databaseLogin" && <Unregister credential={data} />}
             </ButtonRow>
           </Card>
           <Card title="Stored in">
+            {data.rotationId !== null && (
+              <Text>
+                The rotation in progress changes {textsOfKind(data.kind, "which key", "whose login")} these secrets
+                store. The table shows the last comparison.
+              </Text>
+            )}
             <DataTable
               items={data.places}
               columns={placeColumns(data)}
@@ -103,11 +112,8 @@ const placeColumns = ({ kind }: Credential): Column<Credential["places"][number]
       <Link href={createHref(`/inventory/${encodeURIComponent(assetId)}`)}>{titleOfId(assetId)}</Link>
     ),
   },
-  { title: textsOfKind(kind, "Key", "User") ?? "", cell: ({ keyName }) => keyName },
-  {
-    title: "Expires",
-    cell: ({ expiresOn }) => (expiresOn === null ? "Never" : <Instant at={expiresOn} relative />),
-  },
+  { title: `${textsOfKind(kind, "Key", "User")} when last compared`, cell: ({ keyName }) => keyName },
+  { title: "Expires", cell: ({ expiresOn }) => <Expiry at={expiresOn} /> },
   {
     title: "Last compared",
     cell: ({ comparedAt, comparedBy }) => (

@@ -35,10 +35,14 @@ export const KEY_KINDS = {
   ...LOGIN_KINDS,
 } as const satisfies Record<KeyCredential["kind"], string>;
 
-/** State of a credential's rotation. `match`: the page of the client secret says which vault secrets may store it. */
+/**
+ * State of a credential's rotation. `match`: the application's page says which vault secrets may store it. `superseded`: the client
+ * secret has expired, and the application has one that is valid.
+ */
 const STATES = {
   ready: "Ready",
   match: "Test or confirm a match",
+  superseded: "Delete it if it is unused: the application has a valid secret",
   inProgress: "In progress",
   blocked: "Not possible",
 } as const;
@@ -54,6 +58,8 @@ export interface Row {
   /** Vault secrets that store it. Undefined for a client secret, whose matches are on the application's page. */
   places: { name: string; href: string }[] | undefined;
   expiresOn: string | null;
+  /** When the vault secrets were last compared with the keys. Undefined for a client secret. */
+  comparedAt?: string | undefined;
   state: keyof typeof STATES;
   /** Why no rotation is possible, and what to do. */
   blockers: string;
@@ -94,6 +100,10 @@ export function rowOfKeys(credential: KeyCredential, history: readonly Rotation[
       href: createHref(`/inventory/${encodeURIComponent(assetId)}`),
     })),
     expiresOn,
+    comparedAt: places
+      .map(({ comparedAt }) => comparedAt)
+      .sort()
+      .at(-1),
     state,
     blockers,
     rotation: ofPair[0],
@@ -110,25 +120,25 @@ export function rowsOfApplication(application: Application, history: readonly Ro
   const blockers = rotationBlockers(application)
     .map(({ message }) => message)
     .join(" ");
-  return credentials
-    .filter((credential) => credential.kind === "secret")
-    .map(({ assetId, keyId, displayName: secretName, expiresOn }) => ({
-      id: assetId,
-      name: [displayName, secretName ?? keyId].map(isolated).join("/"),
-      href: createHref(`/inventory/${encodeURIComponent(assetId)}`),
-      kind: "Client secret",
-      holder: {
-        name: isolated(displayName),
-        // The application of a service principal is registered in another tenant and has no page here.
-        ...(kind === "application" && { href: createHref(`/rotation/apps/${appId}`) }),
-      },
-      places: undefined,
-      expiresOn,
-      state: blockers === "" ? "match" : "blocked",
-      blockers,
-      // The rotation that replaces this secret or created it.
-      rotation: history.find(({ oldKeyId, newKeyId }) => oldKeyId === keyId || newKeyId === keyId),
-    }));
+  const secrets = credentials.filter((credential) => credential.kind === "secret");
+  const hasValid = secrets.some(({ status }) => status !== "expired");
+  return secrets.map(({ assetId, keyId, displayName: secretName, expiresOn, status }) => ({
+    id: assetId,
+    name: [displayName, secretName ?? keyId].map(isolated).join("/"),
+    href: createHref(`/inventory/${encodeURIComponent(assetId)}`),
+    kind: "Client secret",
+    holder: {
+      name: isolated(displayName),
+      // The application of a service principal is registered in another tenant and has no page here.
+      ...(kind === "application" && { href: createHref(`/rotation/apps/${appId}`) }),
+    },
+    places: undefined,
+    expiresOn,
+    state: hasValid && status === "expired" ? "superseded" : blockers === "" ? "match" : "blocked",
+    blockers,
+    // The rotation that replaces this secret or created it.
+    rotation: history.find(({ oldKeyId, newKeyId }) => oldKeyId === keyId || newKeyId === keyId),
+  }));
 }
 
 /** Orders of the list, each by a text of the row. */

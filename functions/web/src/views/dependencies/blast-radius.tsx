@@ -5,6 +5,7 @@ import { titleOfId } from "../../parts/asset-name.ts";
 import { Card } from "../../parts/card.tsx";
 import {
   consumerTitle,
+  evidenceText,
   isCredential,
   isNameless,
   REFRESH_MEANINGS,
@@ -12,7 +13,7 @@ import {
   SOURCES,
 } from "../../parts/dependency-texts.ts";
 import { FeatureGate } from "../../parts/feature-gate.tsx";
-import { Instant } from "../../parts/instant.tsx";
+import { Expiry, Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
 import { counted } from "../../parts/plural.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
@@ -88,15 +89,19 @@ const DetailsLink = ({ assetId }: { assetId: string }) => (
   <Link href={createHref(`/inventory/${encodeURIComponent(assetId)}`)}>Asset details</Link>
 );
 
+/** Only secrets have a value to replace. The service can't create secrets in B2C tenants. */
+const isRotatable = ({ id, kind }: Radius["nodes"][number]): boolean => kind === "secret" && !id.startsWith("b2c.");
+
 function Detected({ radius }: { radius: Radius }) {
+  const asset = radius.nodes.find(({ id }) => id === radius.secret);
   return (
     <>
       <Text>
         Impact score of a rotation: <Score radius={radius} /> {/* More consumers exist than the service counts. */}
         {radius.more && "At least "}
-        {consumerCounts(radius)}. <DetailsLink assetId={radius.secret} />
+        {consumerCounts(radius)}. <Expires assetId={radius.secret} /> <DetailsLink assetId={radius.secret} />
       </Text>
-      <RotateAsset radius={radius} />
+      {asset && isRotatable(asset) && <RotateAsset assetId={asset.id} name={asset.name} />}
       {radius.edges.length > 0 && (
         <Card title="Graph">
           <Graph nodes={radius.nodes} edges={radius.edges} />
@@ -126,11 +131,29 @@ function Detected({ radius }: { radius: Radius }) {
   );
 }
 
+/** When the asset expires, which says whether a rotation is due. Empty while unknown. */
+function Expires({ assetId }: { assetId: string }) {
+  const { data } = api.useQuery("get", "/api/assets/discovery/assets/{asset_id}", {
+    params: { path: { asset_id: assetId } },
+  });
+  if (data === undefined) return null;
+  return (
+    <>
+      Expires: <Expiry at={data.expiresOn} />.
+    </>
+  );
+}
+
 /** The score as a sentence. If consumers may be missing, it is a lower bound, and before a complete search a 0 says nothing. */
 function Score({ radius: { score, incomplete, incompleteReason } }: { radius: Radius }) {
   if (score === 0 && incompleteReason === "neverSearched")
     return "unknown, because no discovery of dependencies has read all resources yet.";
-  return <>{incomplete ? `at least ${score}` : <strong>{score}</strong>} of 100 (higher means more impact).</>;
+  return (
+    <>
+      {incomplete ? `at least ${score}` : <strong>{score}</strong>} of 100. The score is higher the more consumers a
+      rotation affects{incomplete && "; consumers in resources that could not be searched are missing"}.
+    </>
+  );
 }
 
 /** Returns the type and name of the asset, with the vault's name or the application's name. */
@@ -156,7 +179,7 @@ function Factors({ radius: { drivers } }: { radius: Radius }) {
     <>
       <Text size={200}>
         Each consumer gets a weight, which is higher in production and if the consumer needs an update. The sum of the
-        weights is converted to a score from 0 to 100. The factors overlap, so their points don't add up to the score.
+        weights is converted to a score from 0 to 100. Several factors can count the same consumer.
       </Text>
       <ul>
         {drivers.map(({ driver, message, points }) => (
@@ -209,8 +232,8 @@ const ConsumerList = ({ consumers }: Pick<Radius, "consumers">) => (
     {consumers.map(({ resource, strength, effect, refresh, evidence, resolved }) => (
       <li key={`${resource.id} ${strength}`}>
         <strong>{consumerTitle(resource)}</strong> <Badge appearance="tint">{BADGES[strength]}</Badge>{" "}
-        <Badge appearance="tint">{REFRESHES[refresh]}</Badge> {effect} Evidence: {evidence.map(isolated).join(", ")}.
-        {resolved === false && " Its Key Vault reference is not resolved."}
+        <Badge appearance="tint">{REFRESHES[refresh]}</Badge> {effect} Evidence: {evidence.map(evidenceText).join(", ")}
+        .{resolved === false && " Its Key Vault reference is not resolved."}
       </li>
     ))}
   </ul>

@@ -1,12 +1,14 @@
-import { Link } from "@fluentui/react-components";
+import { Link, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
-import { consumerTitle, REFRESHES, STRENGTHS } from "../../parts/dependency-texts.ts";
+import { consumerTitle, evidenceText, REFRESHES, STRENGTHS } from "../../parts/dependency-texts.ts";
 import { Filters, givenFilters } from "../../parts/filters.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
+import { counted } from "../../parts/plural.ts";
 import { useSearchParams } from "../../parts/router.tsx";
+import { Discover } from "./discover.tsx";
 
 type Dependency = Schemas["Dependency"];
 
@@ -48,15 +50,15 @@ const COLUMNS: Column<Dependency>[] = [
     // With the time, so that the table needs no further column, which a screen of 1,440 pixels would cut.
     cell: ({ strength, evidence, copy, seenAt }) => (
       <>
-        {STRENGTHS[strength]}: {isolated(evidence)}
+        {STRENGTHS[strength]}: {evidenceText(evidence)}
         {copy ? " (plaintext copy of the value)" : ""}. Last seen <Instant at={seenAt} relative />
       </>
     ),
   },
   {
     title: "Effect of a new version",
-    cell: ({ refresh, pinned }) =>
-      `${REFRESHES[refresh.how]}${pinned === null ? "" : `, references the fixed version ${pinned}`}${refresh.how === "blind" ? ": ask its owner how it gets a new value" : ""}`,
+    cell: ({ refresh, pinned, strength }) =>
+      `${REFRESHES[refresh.how]}${pinned === null ? "" : `, references the fixed version ${pinned}`}${refresh.how === "blind" ? `: ${WHY_UNKNOWN[strength]}` : ""}`,
   },
   {
     title: "Key Vault reference",
@@ -64,13 +66,23 @@ const COLUMNS: Column<Dependency>[] = [
   },
 ];
 
+/** Why the effect of a new version is unknown, by the evidence, and what to do. */
+const WHY_UNKNOWN: Record<Dependency["strength"], string> = {
+  references: "the service can't see when it reads a new value. Ask its owner",
+  entitled: "it may read the asset, but nothing shows that it does. Ask its owner",
+  observed: "it read the asset, but the service can't see when it reads a new value. Ask its owner",
+};
+
 /** The table of dependencies on the Dependencies page: one row per consumer and asset. The filters are in the address. */
 export function DependencyTable() {
   const [params] = useSearchParams();
   const query = { limit: 100, ...givenFilters(params, FILTERS) };
   const list = api.useInfiniteQuery("get", "/api/assets/dependencies", { params: { query } }, BY_CURSOR);
+  const [page] = list.data?.pages ?? [];
   return (
     <>
+      {page && <Summary of={page} isFiltered={Object.keys(query).length > 1} />}
+      <Discover />
       <Filters of={FILTERS} />
       <PagedTable
         of={list}
@@ -83,5 +95,35 @@ export function DependencyTable() {
         empty="No consumers match the filters. Clear the filters, or select Discover dependencies to search again."
       />
     </>
+  );
+}
+
+/** When consumers were last searched, how many uses are listed, and the links to those that need attention before a rotation. */
+function Summary({
+  of: { items, total, totalAtLeast, nextCursor, coverage },
+  isFiltered,
+}: {
+  of: Schemas["DependencyList"];
+  isFiltered: boolean;
+}) {
+  // With filters, a page can be short although others follow.
+  const count = total ?? Math.max(totalAtLeast ?? 0, items.length);
+  const isExact = total !== null || nextCursor === null;
+  return (
+    <Text>
+      {coverage.lastFullAt === null ? (
+        "No discovery has read all resources yet."
+      ) : (
+        <>
+          Last discovery of all resources: <Instant at={coverage.lastFullAt} relative />.
+        </>
+      )}{" "}
+      {coverage.total > 0 &&
+        `${counted(coverage.total, "resource or scope", "resources or scopes")} could not be searched: see the last card. `}
+      {isExact ? "" : "At least "}
+      {counted(count, "use")} found{isFiltered && " with these filters"}. Before a rotation, check the consumers that{" "}
+      <Link href={createHref("/dependencies", { refresh: "willBreak" })}>keep the old value</Link> and those with an{" "}
+      <Link href={createHref("/dependencies", { refresh: "blind" })}>unknown effect</Link>.
+    </Text>
   );
 }

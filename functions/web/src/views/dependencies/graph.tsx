@@ -1,6 +1,15 @@
 import dagre from "@dagrejs/dagre";
 import { Button, makeStyles, Text, tokens } from "@fluentui/react-components";
-import { type Edge, type Node, Position, ReactFlow, ReactFlowProvider, useReactFlow, useStore } from "@xyflow/react";
+import {
+  type Edge,
+  MarkerType,
+  type Node,
+  Position,
+  ReactFlow,
+  ReactFlowProvider,
+  useReactFlow,
+  useStore,
+} from "@xyflow/react";
 import { useEffect, useMemo, useState } from "react";
 import type { Schemas } from "../../api/client.ts";
 import { titleOfId } from "../../parts/asset-name.ts";
@@ -95,7 +104,11 @@ export function Graph({ nodes, edges }: Pick<Radius, "nodes" | "edges">) {
       </div>
       <div className={styles.legend}>
         <Text size={200}>
-          Thick line: confirmed consumer. Thin line: possible consumer. The colors show the effect of a new version.
+          {[
+            ...(edges.some(({ strength }) => strength !== "entitled") ? ["Thick line: confirmed consumer."] : []),
+            ...(edges.some(({ strength }) => strength === "entitled") ? ["Thin line: possible consumer."] : []),
+          ].join(" ")}{" "}
+          Arrows lead to the asset. Their color shows the effect of a new version.
         </Text>
         {EFFECTS.filter((refresh) => edges.some((edge) => edge.refresh === refresh)).map((refresh) => (
           <Text key={refresh} size={200}>
@@ -192,6 +205,7 @@ function layOut(
       id: `${from} ${to}`,
       source: from,
       target: to,
+      markerEnd: { type: MarkerType.ArrowClosed, color: LINES[refresh].color },
       style: {
         stroke: LINES[refresh].color,
         strokeDasharray: LINES[refresh].dashes,

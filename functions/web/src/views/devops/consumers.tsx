@@ -1,4 +1,4 @@
-import { Link } from "@fluentui/react-components";
+import { Link, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { titleOfId } from "../../parts/asset-name.ts";
@@ -25,6 +25,10 @@ const COLUMNS: Column<Dependency>[] = [
 /** The card of the Azure DevOps page with the variable groups and service connections that use a secret. */
 export const Consumers = () => (
   <>
+    <Text>
+      Variable groups and service connections that use a secret. They are searched when an organization is connected and
+      a user selects <Link href={createHref("/dependencies")}>Discover dependencies</Link>.
+    </Text>
     <ConsumerTable kind="devopsVariableGroup" label="Variable groups" />
     <ConsumerTable kind="devopsServiceConnection" label="Service connections" />
   </>
@@ -40,7 +44,7 @@ function ConsumerTable({ kind, label }: { kind: "devopsVariableGroup" | "devopsS
       columns={COLUMNS}
       keyOf={({ secret, vaultName, resource, evidence }) => [secret, vaultName, resource.id, evidence].join(" ")}
       label={label}
-      empty={`No ${label.toLowerCase()} that use a secret are known. They are searched once an organization is connected and a user selects Discover dependencies on the Dependencies page.`}
+      empty={`${label}: none known.`}
     />
   );
 }

@@ -151,7 +151,7 @@ function Copies({ settings: { copies, etag } }: { settings: Settings }) {
       <div>
         <Operate
           operation="putDevopsCopies"
-          title="Edit variables with copies"
+          title={copies.length === 0 ? "Add variables with copies" : "Edit variables with copies"}
           action="Save list"
           submit={(form, put) =>
             put({ params: { header: { "If-Match": etag } }, body: { copies: copiesOf(fieldText(form, "copies")) } })

@@ -1,4 +1,4 @@
-import { MessageBar, MessageBarBody, Text } from "@fluentui/react-components";
+import { Badge, Link, MessageBar, MessageBarBody, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { Card } from "../../parts/card.tsx";
 import { Copyable } from "../../parts/copyable.tsx";
@@ -65,18 +65,25 @@ export default function LicenseView() {
                   .map(([name, { pro, description }]) => (
                     <li key={name}>
                       {description}
-                      {status.tier === "pro" && pro && " (PRO)"}
+                      {status.tier === "pro" && pro && (
+                        <>
+                          {" "}
+                          <Badge appearance="tint">PRO</Badge>
+                        </>
+                      )}
                     </li>
                   ))}
               </ul>
             </Card>
-            <Card title="Install or replace the license">
-              <Copyable label="Name of the app setting" text="LICENSE_KEY" />
-              <Text>
-                In the Azure portal, set this app setting of the function app to the license text, preferably as a Key
-                Vault reference. The function app restarts after the change. The license is verified offline.
-              </Text>
-            </Card>
+            <div id="install">
+              <Card title="Install or replace the license">
+                <Copyable label="Name of the app setting" text="LICENSE_KEY" />
+                <Text>
+                  In the Azure portal, set this app setting of the function app to the license text, preferably as a Key
+                  Vault reference. The function app restarts after the change. The license is verified offline.
+                </Text>
+              </Card>
+            </div>
           </>
         )}
       </QueryResult>
@@ -113,8 +120,10 @@ function Status({ of: { valid, reason, expiresAt, daysLeft, inGrace, graceEndsAt
               </Text>
             )}
             <Text block>
-              Ask the vendor of this service for a new license, and enter it as described in "Install or replace the
-              license" below.
+              Ask the vendor of this service for a new license.{" "}
+              <Link onClick={() => document.getElementById("install")?.scrollIntoView()}>
+                Then install it as described below
+              </Link>
             </Text>
           </MessageBarBody>
         </MessageBar>

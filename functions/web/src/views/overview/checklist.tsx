@@ -39,7 +39,7 @@ export function Checklist() {
   const { data: alerts } = useAlertSummary();
   // Single sign-on needs a license.
   const hasSso = may("getSsoConfiguration");
-  const { data: sso } = api.useQuery("get", "/auth/sso/config", {}, { enabled: hasSso });
+  const { data: sso } = api.useQuery("get", "/auth/sso/config", {}, { enabled: hasSso && !isHidden });
   if (isHidden || !scans || !coverage || !alerts || (hasSso && !sso)) return null;
   const steps: Step[] = [
     {

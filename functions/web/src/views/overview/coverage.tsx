@@ -8,11 +8,13 @@ import {
   Text,
   tokens,
 } from "@fluentui/react-components";
+import { useMay } from "../../api/access.ts";
 import type { Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { Instant } from "../../parts/instant.tsx";
 import { QueryFailure } from "../../parts/query-result.tsx";
 import { isListUnread, useCoverage, vaultNoun } from "../../parts/status-queries.ts";
+import { useIsNarrow } from "../../parts/width.ts";
 
 type Coverage = Schemas["Coverage"];
 type Gap = Schemas["CoverageGap"];
@@ -63,6 +65,7 @@ const MAX_SUBSCRIPTIONS_SHOWN = 10;
  */
 export function Coverage() {
   const coverage = useCoverage();
+  const mayCheck = useMay()("checkPermissions");
   if (!coverage.data) {
     return coverage.error ? <QueryFailure of={coverage} /> : <Spinner size="small" label="Loading" />;
   }
@@ -82,6 +85,7 @@ export function Coverage() {
               <Shares of={coverage.data} />
             )}
           </MessageBarTitle>
+          {!complete && mayCheck && <Link href={createHref("/permissions")}>Check all permissions</Link>}
           {complete ? "Everything was read." : LISTS.map((list) => <GapList key={list.label} of={list} gaps={gaps} />)}
         </MessageBarBody>
       </MessageBar>
@@ -113,6 +117,18 @@ function Shares({ of: coverage }: { of: Coverage }) {
   ));
 }
 
+/** How to fix a gap. Folded on a phone, where the fixes would move all else off the screen. */
+function Remedy({ of: { remedy } }: { of: Gap }) {
+  return useIsNarrow() ? (
+    <details>
+      <summary>How to fix</summary>
+      {remedy}
+    </details>
+  ) : (
+    remedy
+  );
+}
+
 function GapList({ of: { label, kinds, noun, more }, gaps }: { of: (typeof LISTS)[number]; gaps: Gap[] }) {
   const styles = useStyles();
   const listedGaps = gaps.filter(({ kind }) => kinds.includes(kind));
@@ -127,7 +143,7 @@ function GapList({ of: { label, kinds, noun, more }, gaps }: { of: (typeof LISTS
             <Link href={more.href}>
               <bdi>{gap.name}</bdi>
             </Link>
-            : {gap.message} {gap.remedy}
+            : {gap.message} <Remedy of={gap} />
             {gap.at !== null && (
               <>
                 {" ("}

@@ -2,6 +2,7 @@ import { Link, makeStyles, Text, tokens } from "@fluentui/react-components";
 import { createHref } from "../../parts/address.ts";
 import { counted } from "../../parts/plural.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
+import { useExpiryThresholds } from "../../parts/setting-value.ts";
 import { STATUSES } from "../../parts/status.tsx";
 import { useCoverage, vaultNoun } from "../../parts/status-queries.ts";
 import { useSummary } from "./summary.ts";
@@ -41,6 +42,7 @@ const useStyles = makeStyles({
 export function Health() {
   const styles = useStyles();
   const { data: coverage } = useCoverage();
+  const days = useExpiryThresholds();
   return (
     <QueryResult of={useSummary()}>
       {({ assets, byStatus, byType, byTypeAndStatus, vaults, owners }) =>
@@ -94,8 +96,10 @@ export function Health() {
               ))}
             </div>
             <Text size={200}>
-              Critical and warning: expires within the days that are set under Compliance in Settings. Healthy: expires
-              later or never.
+              {days
+                ? `Critical: expires within ${counted(days.critical, "day")}. Warning: within ${counted(days.warning, "day")}.`
+                : "Critical and warning: expires within the days that are set under Compliance in Settings."}{" "}
+              Healthy: expires later or never.
             </Text>
           </>
         )

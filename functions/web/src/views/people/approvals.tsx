@@ -1,5 +1,6 @@
-import { Text } from "@fluentui/react-components";
+import { Link, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
+import { createHref } from "../../parts/address.ts";
 import { ButtonRow } from "../../parts/button-row.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
@@ -38,7 +39,13 @@ export function Approvals() {
       columns={COLUMNS}
       keyOf={({ id }) => id}
       label="Approvals"
-      empty="No requests. With the setting “Require approval” on, requests that can expose a secret wait here for another administrator, for example to copy secrets to another store."
+      empty={
+        <>
+          No requests. If the setting “Require approval of requests that can expose a secret” is on, such requests wait
+          here until another administrator approves them. Example: a sync that copies secrets to another store.{" "}
+          <Link href={createHref("/settings")}>Settings</Link>
+        </>
+      }
     />
   );
 }

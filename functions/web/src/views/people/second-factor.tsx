@@ -1,4 +1,13 @@
-import { Button, Field, Input, Link, Text } from "@fluentui/react-components";
+import {
+  Button,
+  Field,
+  Input,
+  Link,
+  MessageBar,
+  MessageBarBody,
+  MessageBarTitle,
+  Text,
+} from "@fluentui/react-components";
 import { type PublicKeyCredentialCreationOptionsJSON, startRegistration } from "@simplewebauthn/browser";
 import { useQueryClient } from "@tanstack/react-query";
 import { encodeQR } from "qr";
@@ -26,7 +35,14 @@ function Methods({ state }: { state: SecondFactorState }) {
   const { enrolled, methods, recoveryCodesLeft, totpAvailable, passkeysAvailable } = state;
   return (
     <>
-      {!enrolled && <Text>No second factor. Your password alone is enough to sign in.</Text>}
+      {!enrolled && (
+        <MessageBar intent="warning" layout="multiline">
+          <MessageBarBody>
+            <MessageBarTitle>No second factor.</MessageBarTitle> Your password alone is enough to sign in.
+            {(totpAvailable || passkeysAvailable) && " Add one below."}
+          </MessageBarBody>
+        </MessageBar>
+      )}
       {methods.map(({ id, name, createdAt, lastUsedAt }) => (
         <div key={id}>
           <Text weight="semibold">{name}</Text>, added <Instant at={createdAt} relative />

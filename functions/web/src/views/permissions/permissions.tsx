@@ -1,31 +1,42 @@
-import { Text } from "@fluentui/react-components";
+import { Link, MessageBar, MessageBarBody, MessageBarTitle, Text } from "@fluentui/react-components";
 import { useState } from "react";
 import type { Schemas } from "../../api/client.ts";
+import { createHref } from "../../parts/address.ts";
 import { Card } from "../../parts/card.tsx";
 import { Copyable } from "../../parts/copyable.tsx";
 import { type Column, DataTable } from "../../parts/data-table.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { counted } from "../../parts/plural.ts";
+import { useCoverage } from "../../parts/status-queries.ts";
 import { View } from "../../parts/view.tsx";
 
 type Check = Schemas["PermissionsCheck"];
 type Call = Check["calls"][number];
 
+/** The last check since the page was loaded. The service doesn't store checks. */
+let lastCheck: Check | undefined;
+
 /** The Permissions page: checks what the service's identity may do, and shows what is missing. */
 export default function Permissions() {
-  const [check, setCheck] = useState<Check>();
+  const [check, setCheck] = useState(lastCheck);
   return (
     <View title="Permissions">
       <Text>
-        Checks whether the service may do what its features need. Nothing is changed, and no secret values are read.
+        Checks whether the service's identity may do what the features of the service need. Takes up to two minutes.
+        Nothing is changed, and no secret values are read.
       </Text>
+      {!check && <NotChecked />}
       <div>
         <Operate
           operation="checkPermissions"
           title="Check permissions"
           action="Check permissions"
-          submit={async (_, run) => setCheck(await run({}))}
+          appearance="primary"
+          submit={async (_, run) => {
+            lastCheck = await run({});
+            setCheck(lastCheck);
+          }}
         >
           <Text>
             Makes each outgoing call of the service once, on a sample of subscriptions and vaults. This can take two
@@ -35,6 +46,29 @@ export default function Permissions() {
       </div>
       {check && <Result of={check} />}
     </View>
+  );
+}
+
+/** What is known without a check: the gaps that the last scans and discoveries found. */
+function NotChecked() {
+  // The response that the navigation has already read.
+  const { data: coverage } = useCoverage({ staleTime: 300_000 });
+  return (
+    <MessageBar intent={coverage && !coverage.complete ? "warning" : "info"} layout="multiline">
+      <MessageBarBody>
+        <MessageBarTitle>Not checked yet.</MessageBarTitle> The service doesn't keep the results of earlier checks.{" "}
+        {coverage &&
+          (coverage.complete ? (
+            "The last scans could read everything. A check also covers rotation, sync and alerts."
+          ) : (
+            <>
+              The last scans found <Link href={createHref("/vaults")}>{counted(coverage.gapsTotal, "gap")}</Link> that a
+              missing permission or a blocked network can cause. To see which permission is missing, select Check
+              permissions.
+            </>
+          ))}
+      </MessageBarBody>
+    </MessageBar>
   );
 }
 
@@ -48,9 +82,13 @@ function Result({ of: { ok, checkedAt, sample, calls } }: { of: Check }) {
   return (
     <>
       <div role="status">
-        <Text block weight="semibold">
-          {ok ? "Everything that is needed works." : "Something that is needed is missing."}
-        </Text>
+        <MessageBar intent={ok ? "success" : "error"} layout="multiline">
+          <MessageBarBody>
+            {ok
+              ? "Everything that is needed works."
+              : `Something that is needed is missing: ${counted(needingAttention.length, "call needs", "calls need")} attention.`}
+          </MessageBarBody>
+        </MessageBar>
         <Text block>
           Checked <Instant at={checkedAt} relative />: {sample.subscriptions.checked} of{" "}
           {counted(sample.subscriptions.total, "subscription")}, and {sample.vaults.checked} of their{" "}

@@ -91,8 +91,8 @@ const COLUMNS: Column<Item>[] = [
 const Renewals = ({ perYear }: { perYear: NonNullable<Item["renewalsPerYear"]> }) => (
   <>
     <div>Today: {perYear.today.toLocaleString()}</div>
-    <div>At 100 days: {perYear.at100Days.toLocaleString()}</div>
-    <div>At 47 days: {perYear.at47Days.toLocaleString()}</div>
+    <div>If valid for 100 days: {perYear.at100Days.toLocaleString()}</div>
+    <div>If valid for 47 days: {perYear.at47Days.toLocaleString()}</div>
   </>
 );
 
@@ -152,8 +152,8 @@ function Sums({ summary }: { summary: Summary }) {
         {unknown > 0 && `, ${unknown.toLocaleString()} unknown until a scan reads the details again`}.
       </Text>
       <Text block>
-        Renewals needed a year: {today.toLocaleString()} today, {at100Days.toLocaleString()} at 100 days,{" "}
-        {at47Days.toLocaleString()} at 47 days.
+        Renewals needed a year: {today.toLocaleString()} today, {at100Days.toLocaleString()} if certificates may be
+        valid for 100 days, {at47Days.toLocaleString()} if for 47 days.
         {withoutRenewals > 0 &&
           ` Not included: ${counted(withoutRenewals, "certificate")} with an unknown validity or authority.`}
       </Text>
@@ -165,9 +165,9 @@ function Sums({ summary }: { summary: Summary }) {
           columns={[
             { title: "Renewed by", cell: ({ renewedBy }) => RENEWERS[renewedBy] },
             { title: "Certificates", cell: (row) => numberText(row.certificates) },
-            { title: "Renewals needed a year", cell: (row) => numberText(row.renewalsPerYear.today) },
-            { title: "At 100 days", cell: (row) => numberText(row.renewalsPerYear.at100Days) },
-            { title: "At 47 days", cell: (row) => numberText(row.renewalsPerYear.at47Days) },
+            { title: "Renewals a year, today", cell: (row) => numberText(row.renewalsPerYear.today) },
+            { title: "Renewals a year, valid for 100 days", cell: (row) => numberText(row.renewalsPerYear.at100Days) },
+            { title: "Renewals a year, valid for 47 days", cell: (row) => numberText(row.renewalsPerYear.at47Days) },
           ]}
         />
       )}

@@ -1,4 +1,5 @@
-import { Link, makeStyles, Text, tokens } from "@fluentui/react-components";
+import { Badge, Link, makeStyles, Text, tokens } from "@fluentui/react-components";
+import { useMemo, useState } from "react";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { deleteSecretCommand } from "../../parts/asset-commands.ts";
@@ -7,6 +8,7 @@ import { Filters, givenFilters } from "../../parts/filters.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
+import { counted } from "../../parts/plural.ts";
 import { RotateConfirmed, RotationReadiness, rotationBlockers } from "../../parts/rotation-readiness.tsx";
 import { useSearchParams } from "../../parts/router.tsx";
 import { StatusBadge } from "../../parts/status.tsx";
@@ -44,41 +46,104 @@ const COLUMNS: Column<Application>[] = [
         : [...new Set(owners.filter(({ isService }) => !isService).map(ownerName))].join(", ") || "No owner",
   },
   { title: "Credentials", cell: (application) => <Credentials application={application} /> },
-  {
-    title: "Rotation",
-    cell: ({ appId, displayName, reasons }) =>
-      rotationBlockers({ reasons }).length === 0 ? (
-        <Link href={createHref(`/rotation/apps/${appId}`)} aria-label={`Check what the rotation needs: ${displayName}`}>
-          Check what the rotation needs
-        </Link>
-      ) : (
-        `Not possible. ${rotationBlockers({ reasons })
-          .map(({ message }) => message)
-          .join(" ")}`
-      ),
-  },
+  { title: "Next step", cell: (application) => <NextStep application={application} /> },
 ];
+
+/** What to do for the application, most urgent first, or why its secrets can't be rotated. */
+function NextStep({ application }: { application: Application }) {
+  const { appId, displayName } = application;
+  const blockers = rotationBlockers(application);
+  const main = secretToRotateFirst(application);
+  const hasSuperseded = application.credentials.some((credential) => isSuperseded(credential, main));
+  const href = createHref(`/rotation/apps/${appId}`);
+  return (
+    <>
+      {blockers.length > 0 ? (
+        `Rotation not possible. ${blockers.map(({ message }) => message).join(" ")}`
+      ) : (
+        <>
+          {main?.status === "healthy" ? "Nothing is due. To rotate it anyway: " : ""}
+          <Link href={href} aria-label={`Test or confirm the match, then rotate: ${displayName}`}>
+            Test or confirm the match, then rotate
+          </Link>
+        </>
+      )}
+      {hasSuperseded && (
+        <Text block>
+          <Link href={href} aria-label={`Delete the expired secret if it is unused: ${displayName}`}>
+            Delete the expired secret if it is unused
+          </Link>
+        </Text>
+      )}
+    </>
+  );
+}
 
 const ownerName = ({ id, displayName, userPrincipalName }: NonNullable<Application["owners"]>[number]): string =>
   userPrincipalName ?? displayName ?? id;
 
-/** The table of Entra applications with their credentials, on the Rotation page. The filters are in the address. */
+/** Number of applications in one response. The same as on the Credentials page, so that both pages share the response. */
+const LIMIT = 1000;
+/** Number of applications that are rendered at first, and with each "Load more". */
+const ROWS = 50;
+
+/**
+ * The table of Entra applications with their credentials, on the Rotation page, those that are due first in front. The API lists
+ * applications by name only, so the loaded ones are sorted here. The filters are in the address.
+ */
 export function Applications() {
   const [params] = useSearchParams();
-  const query = { limit: 50, ...givenFilters(params, FILTERS) };
+  const [shown, setShown] = useState(ROWS);
+  const query = { limit: LIMIT, ...givenFilters(params, FILTERS) };
   const list = api.useInfiniteQuery("get", "/api/automation/rotation/apps", { params: { query } }, BY_CURSOR);
+  const loaded = useMemo(() => sortedByDue(list.data?.pages.flatMap(({ items }) => items) ?? []), [list.data]);
+  const items = loaded.slice(0, shown);
+  const table = {
+    ...list,
+    data: list.data && { pages: [{ items, nextCursor: null }], pageParams: [null] },
+    hasNextPage: loaded.length > shown || list.hasNextPage,
+    fetchNextPage: async () => {
+      setShown(shown + ROWS);
+      if (loaded.length <= shown + ROWS && list.hasNextPage) await list.fetchNextPage();
+    },
+  };
   return (
     <>
+      {list.data && <Totals of={loaded} isIncomplete={list.hasNextPage} />}
       <Discover />
       <Filters of={FILTERS} />
       <PagedTable
-        of={list}
+        of={table}
         columns={COLUMNS}
         keyOf={({ objectId }) => objectId}
         label="Applications"
         empty="No applications match the filters. Clear the filters, or select Refresh applications to read them from Entra."
       />
     </>
+  );
+}
+
+/** How many applications need attention, and when they were last read. The list below starts with them. */
+function Totals({ of: applications, isIncomplete }: { of: Application[]; isIncomplete: boolean }) {
+  const countOf = (...statuses: Credential["status"][]) =>
+    applications.filter((application) => {
+      const due = dueCredential(application);
+      return due !== undefined && statuses.includes(due.status);
+    }).length;
+  const lastSeenAt = applications.reduce((last, app) => ((app.lastSeenAt ?? "") > last ? app.lastSeenAt! : last), "");
+  return (
+    <Text>
+      {isIncomplete && "At least "}
+      {counted(applications.length, "application")}, soonest expiry first: {countOf("expired").toLocaleString()} with
+      expired credentials only, {countOf("critical", "warning").toLocaleString()} whose credential expires soon.
+      {lastSeenAt !== "" && (
+        <>
+          {" "}
+          Last read from Entra <Instant at={lastSeenAt} relative />.
+        </>
+      )}
+      {isIncomplete && " Not all applications are loaded. The order covers the loaded ones."}
+    </Text>
   );
 }
 
@@ -99,6 +164,28 @@ function secretToRotateFirst({ credentials }: Application): Credential | undefin
   return secrets.find(({ status }) => status !== "expired") ?? secrets.at(-1);
 }
 
+/** Returns whether a client secret has expired and the application has a valid one, which is `main`. */
+const isSuperseded = (credential: Credential, main: Credential | undefined): boolean =>
+  isClientSecret(credential) && credential.status === "expired" && main !== undefined && main.status !== "expired";
+
+/**
+ * Returns the credential by which an application is due: the client secret to rotate first, or for an application without one, its
+ * certificate that expires last.
+ */
+const dueCredential = (application: Application): Credential | undefined =>
+  secretToRotateFirst(application) ??
+  [...application.credentials].sort((a, b) => (a.expiresOn ?? "9999").localeCompare(b.expiresOn ?? "9999")).at(-1);
+
+/** Returns the applications, soonest expiry first, then by name. Those that never expire are last. */
+const sortedByDue = (applications: readonly Application[]): Application[] =>
+  applications
+    .map((application) => ({
+      application,
+      order: `${dueCredential(application)?.expiresOn ?? "9999"}\n${application.displayName.toLowerCase()}`,
+    }))
+    .sort((a, b) => (a.order < b.order ? -1 : 1))
+    .map(({ application }) => application);
+
 /** What to do with an expired client secret of an application that has another one: delete the expired one. */
 function Superseded({
   application,
@@ -113,10 +200,10 @@ function Superseded({
   return (
     <div>
       <Text block>
-        Nothing can sign in with an expired secret. Delete it if no application is still set up with it. Otherwise open
-        the expired secret's page to rotate it. That does not replace "<CredentialLink credential={usable} />
-        ", which expires <Instant at={usable.expiresOn} relative />.
-        {usable.status !== "healthy" && " Rotate that secret too."}
+        Nothing can sign in with this expired secret. Delete it if nothing is still set up with it. "
+        <CredentialLink credential={usable} />
+        ", which expires <Instant at={usable.expiresOn} relative />, replaces it
+        {usable.status === "healthy" ? "." : ", and is the one to rotate."}
       </Text>
       <Copyable
         label="Delete the expired secret (Azure CLI)"
@@ -140,22 +227,29 @@ export function Credentials({
   isDetailed?: boolean;
 }) {
   const styles = useStyles();
-  const mainSecret = isDetailed ? secretToRotateFirst(application) : undefined;
+  const mainSecret = secretToRotateFirst(application);
   return application.credentials.map((credential) => {
     const isMain = credential === mainSecret && credential.status !== "healthy";
     // A rotation of an expired secret would leave the application's other secret as it is.
-    const isSuperseded = mainSecret !== undefined && credential.status === "expired" && mainSecret.status !== "expired";
+    const isOld = isSuperseded(credential, mainSecret);
     return (
       <div key={credential.keyId} className={isDetailed ? styles.detailed : undefined}>
         <span>
-          <StatusBadge status={credential.status} /> {credential.kind} "<CredentialLink credential={credential} />"
+          {isOld ? (
+            <Badge appearance="tint" color="informative">
+              expired, replaced
+            </Badge>
+          ) : (
+            <StatusBadge status={credential.status} />
+          )}{" "}
+          {credential.kind} "<CredentialLink credential={credential} />"
           {credential.status === "expired" ? ", expired " : ", expires "}
           <Instant at={credential.expiresOn} relative />
         </span>
-        {isDetailed && isClientSecret(credential) && isSuperseded && (
+        {isDetailed && isOld && mainSecret && (
           <Superseded application={application} expired={credential} usable={mainSecret} />
         )}
-        {isDetailed && isClientSecret(credential) && !isSuperseded && (
+        {isDetailed && isClientSecret(credential) && !isOld && (
           <>
             <RotationReadiness
               application={application}

@@ -1,4 +1,13 @@
-import { Accordion, AccordionHeader, AccordionItem, AccordionPanel, Link, Text } from "@fluentui/react-components";
+import {
+  Accordion,
+  AccordionHeader,
+  AccordionItem,
+  AccordionPanel,
+  Link,
+  makeStyles,
+  Text,
+  tokens,
+} from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { titleOfId } from "../../parts/asset-name.ts";
@@ -30,6 +39,23 @@ const EVIDENCE = {
   conflict: "its tag and content type name different credentials",
 } as const satisfies Record<Match["evidence"][number], string>;
 
+const useStyles = makeStyles({ reasons: { margin: 0, paddingInlineStart: tokens.spacingHorizontalL } });
+
+/** How sure the match is, and its evidence as a list. */
+function Confidence({ of: { confidence, evidence } }: { of: Match }) {
+  const styles = useStyles();
+  return (
+    <>
+      {CONFIDENCE[confidence]}:
+      <ul className={styles.reasons}>
+        {evidence.map((reason) => (
+          <li key={reason}>{EVIDENCE[reason]}</li>
+        ))}
+      </ul>
+    </>
+  );
+}
+
 /** Proof by the value of the vault secret, which "Test match" reads. */
 const VERIFIED = { none: "Not tested", hint: "First characters match", signIn: "Sign-in succeeded" } as const;
 /** How sure the service is that the vault secret stores the application's secret. Only `certain` ones are written. */
@@ -57,11 +83,7 @@ export function Matches({ application }: { application: Schemas["Application"] }
         </>
       ),
     },
-    {
-      title: "Match",
-      cell: ({ confidence, evidence }) =>
-        `${CONFIDENCE[confidence]}: ${evidence.map((reason) => EVIDENCE[reason]).join(", ")}`,
-    },
+    { title: "Match", cell: (match) => <Confidence of={match} /> },
     { title: "Test", cell: ({ verified }) => VERIFIED[verified] },
     { title: "", cell: (match) => <Actions application={application} match={match} /> },
   ];

@@ -3,7 +3,7 @@ import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { ButtonRow } from "../../parts/button-row.tsx";
 import { Card } from "../../parts/card.tsx";
-import { kindOf } from "../../parts/dependency-texts.ts";
+import { evidenceText, kindOf } from "../../parts/dependency-texts.ts";
 import { CheckField } from "../../parts/fields.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
@@ -40,7 +40,7 @@ export default function OneRotation() {
   return (
     <QueryResult of={rotation}>
       {(data) => (
-        <View title={`Rotation of ${subjectOf(data)}`}>
+        <View title={`Rotation of ${data.appName === null ? "" : "a client secret of "}${subjectOf(data)}`}>
           <Text>
             {statusTextOf(data)}. Requested by {data.automatic ? "the rotation policy" : data.requestedBy}{" "}
             <Instant at={data.createdAt} relative />
@@ -104,7 +104,7 @@ function Affected({ rotation }: { rotation: Rotation }) {
         none="No consumers found."
         lines={consumers.map(
           ({ name, kind, evidence, state, holds: usedValue, problem }) =>
-            `${isolated(name)} (${kindOf({ kind, environment: null })}, ${isolated(evidence)}): ${CONSUMER_STATES[state]}${usedValue ? `, ${VERIFICATION_RESULTS[usedValue]}` : ""}${problem ? `. ${problem}` : ""}`,
+            `${isolated(name)} (${kindOf({ kind, environment: null })}, ${evidenceText(evidence)}): ${CONSUMER_STATES[state]}${usedValue ? `, ${VERIFICATION_RESULTS[usedValue]}` : ""}${problem ? `. ${problem}` : ""}`,
         )}
       />
       {consumers.length > 0 && <Text>{verifiedMeans}</Text>}
@@ -126,7 +126,15 @@ function Targets({ targets }: Pick<Rotation, "targets">) {
       <ul>
         {targets.map(({ vaultName, secretName, kind, state, version, writtenAt, checkedAt }) => (
           <li key={`${vaultName}/${secretName}`}>
-            {vaultName}/{secretName}: {TARGET_STATES[state]}
+            {/* No scan reads the vault for handover. */}
+            {kind === "handover" ? (
+              `${vaultName}/${secretName}`
+            ) : (
+              <Link href={createHref(`/inventory/${encodeURIComponent(`${vaultName}.secret.${secretName}`)}`)}>
+                {vaultName}/{secretName}
+              </Link>
+            )}
+            : {TARGET_STATES[state]}
             {writtenAt && (
               <>
                 . The new value was written as version {version} on <Instant at={writtenAt} />

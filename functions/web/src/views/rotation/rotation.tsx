@@ -9,7 +9,7 @@ import { Rotations } from "./rotations.tsx";
 export default function Rotation() {
   return (
     <View title="Rotation">
-      <Card title="Applications">
+      <Card title="Applications of Microsoft Entra">
         <FeatureGate
           operation="listApplications"
           description="Replaces client secrets of applications and secrets in key vaults. The old client secret is deleted only after all known consumers use the new one."

@@ -59,11 +59,11 @@ export function Setting({ setting, category }: Props) {
   );
 }
 
-/** Returns the default, and for a number the allowed values. */
-function limitsText({ key, default: standard, minimum, maximum }: OneSetting): string {
+/** Returns the default, unless the value is the default, and for a number the allowed values. */
+function limitsText({ key, default: standard, source, minimum, maximum }: OneSetting): string {
   const limits =
     minimum === null || maximum === null ? "" : ` Allowed: ${minimum.toLocaleString()} to ${valueText(key, maximum)}.`;
-  return `Default: ${valueText(key, standard)}.${limits}`;
+  return `${source === "default" ? "" : `Default: ${valueText(key, standard)}.`}${limits}`;
 }
 
 /** Sources of a value, from the highest to the lowest precedence. The API calls a value from this page an override. */

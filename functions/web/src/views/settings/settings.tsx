@@ -12,12 +12,19 @@ import { ONLY_PREVIEW, Setting } from "./setting.tsx";
 
 /** The Settings page: the runtime settings with their values and sources, and the retention of histories. */
 export default function Settings() {
-  const settings = api.useQuery("get", "/api/settings/all");
+  const settings = api.useQuery("get", "/api/settings/all", {});
   return (
     <View title="Settings">
       <QueryResult of={settings}>
         {(all) => (
           <>
+            {CATEGORIES.map((category) => (
+              <Card key={category.member} title={category.title}>
+                {all[category.member].map((setting) => (
+                  <Setting key={setting.key} setting={setting} category={category} />
+                ))}
+              </Card>
+            ))}
             <div>
               <Operate
                 operation="removeAllOverrides"
@@ -36,13 +43,6 @@ export default function Settings() {
                 </Text>
               </Operate>
             </div>
-            {CATEGORIES.map((category) => (
-              <Card key={category.member} title={category.title}>
-                {all[category.member].map((setting) => (
-                  <Setting key={setting.key} setting={setting} category={category} />
-                ))}
-              </Card>
-            ))}
           </>
         )}
       </QueryResult>

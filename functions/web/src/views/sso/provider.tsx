@@ -29,6 +29,7 @@ export function Provider({ saved }: { saved: Configuration }) {
         )}
       </Text>
       <ExpiryDates saved={saved} />
+      <Text>Only one identity provider can be configured. Configuring another one replaces it.</Text>
       <ButtonRow>
         <ConfigureProvider saved={saved} type="oidc" />
         <ConfigureProvider saved={saved} type="saml" />

@@ -26,7 +26,7 @@ export default function Sso() {
 
 /** The cards of the page, with the saved configuration. */
 function Configuration() {
-  const configuration = api.useQuery("get", "/auth/sso/config");
+  const configuration = api.useQuery("get", "/auth/sso/config", {});
   return (
     <QueryResult of={configuration}>
       {(saved) => (
@@ -38,7 +38,7 @@ function Configuration() {
             <Provider saved={saved} />
           </Card>
           <Card title="Values to enter at the identity provider">
-            <ServiceMetadata />
+            <ServiceMetadata saved={saved} />
           </Card>
           <Card title="Accounts and roles">
             <People saved={saved} />

@@ -159,17 +159,22 @@ const HISTORY: Column<Schemas["SyncHistoryEntry"]>[] = [
   { title: "Time", cell: ({ at }) => <Instant at={at} /> },
   { title: "Event", cell: ({ kind }) => EVENTS[kind] },
   { title: "Source version", cell: ({ sourceVersion }) => sourceVersion },
-  { title: "Error", cell: ({ failure }) => failure && `${failure.message} ${failure.remedy}` },
 ];
+
+const ERROR: (typeof HISTORY)[number] = {
+  title: "Error",
+  cell: ({ failure }) => failure && `${failure.message} ${failure.remedy}`,
+};
 
 /** The table of events of the sync. */
 function History({ recordId }: { recordId: string }) {
   const params = { path: { record_id: recordId }, query: { limit: 50 } };
   const list = api.useInfiniteQuery("get", "/api/automation/sync/records/{record_id}/history", { params }, BY_CURSOR);
+  const hasErrors = list.data?.pages.some(({ items }) => items.some(({ failure }) => failure !== null)) ?? false;
   return (
     <PagedTable
       of={list}
-      columns={HISTORY}
+      columns={hasErrors ? [...HISTORY, ERROR] : HISTORY}
       keyOf={({ entryId }) => entryId}
       label="History"
       empty="This sync has not run yet."

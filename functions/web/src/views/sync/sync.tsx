@@ -1,3 +1,4 @@
+import { Text } from "@fluentui/react-components";
 import { Card } from "../../parts/card.tsx";
 import { FeatureGate } from "../../parts/feature-gate.tsx";
 import { LapsedProData } from "../../parts/lapsed-pro-data.tsx";
@@ -11,6 +12,7 @@ export default function Sync() {
   return (
     <View title="Sync">
       <Card title="Syncs">
+        <Text>A sync copies one key vault secret to another secret store, and keeps the copy up to date.</Text>
         <FeatureGate
           operation="createSyncRecord"
           isQuiet

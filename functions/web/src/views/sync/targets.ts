@@ -39,18 +39,14 @@ export const serviceNames = <P extends Provider>(provider: P) =>
     string
   >;
 
-/** Returns the target of a sync record as one line. */
-export const targetText = ({
-  targetProvider,
-  targetService,
-  targetRegion,
-  targetName,
-}: Schemas["SyncRecord"]): string =>
-  [
-    PROVIDER_NAMES[targetProvider],
-    (SERVICE_NAMES as Record<string, string>)[targetService] ?? targetService,
-    targetRegion,
-    targetName,
-  ]
-    .filter(Boolean)
-    .join(", ");
+/** What the location of a target is called. That of the other providers is part of their configuration. */
+const LOCATION_NAMES: Partial<Record<Provider, string>> = { azure: "", aws: "region " };
+
+/** Returns the target of a sync record as one line, such as "AWS, Secrets Manager, region eu-west-1, name db". */
+export function targetText({ targetProvider, targetService, targetRegion, targetName }: Schemas["SyncRecord"]): string {
+  // The service of Azure Key Vault has the provider's name.
+  const service =
+    targetProvider === "azure" ? "" : ((SERVICE_NAMES as Record<string, string>)[targetService] ?? targetService);
+  const location = targetRegion && `${LOCATION_NAMES[targetProvider] ?? "location "}${targetRegion}`;
+  return [PROVIDER_NAMES[targetProvider], service, location, `name ${targetName}`].filter(Boolean).join(", ");
+}

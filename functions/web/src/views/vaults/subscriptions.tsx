@@ -1,4 +1,4 @@
-import { Link, Text } from "@fluentui/react-components";
+import { Badge, Link, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { ButtonRow } from "../../parts/button-row.tsx";
@@ -116,7 +116,7 @@ function lastScanOf({ lastScan, lastFailure, counts: { vaultsWithFailures } }: S
   if (lastScan === null) return "Not scanned yet";
   const text =
     lastFailure !== null
-      ? "Not read"
+      ? "Failed"
       : lastScan.status === "timedOut"
         ? "Not read completely: the scan timed out"
         : lastScan.status === "cancelled"
@@ -143,8 +143,14 @@ function accessProblemsOf({ subscriptionId, lastFailure, counts: { vaultsWithFai
 }
 
 /** Returns whether scans read the subscription. `removing`: a removal was interrupted and must be repeated. */
-function statusOf({ state, watched, outOfScopeSince }: Subscription) {
+function statusOf({ state, watched, outOfScopeSince, lastFailure }: Subscription) {
   if (state === "removing") return "Removal in progress. If this does not change, remove the subscription again.";
+  if (watched && lastFailure !== null)
+    return (
+      <Badge appearance="tint" color="danger">
+        Monitored, can't be read
+      </Badge>
+    );
   if (watched) return "Monitored";
   return (
     <>

@@ -59,12 +59,18 @@ export function VaultTable() {
             ? "No vaults match the filters. Clear the filters to see all vaults."
             : failing
               ? "The last scans could read all known vaults."
-              : "No vaults yet. Start a scan on the Overview page to find the key vaults."
+              : NO_VAULTS
         }
       />
     </>
   );
 }
+
+const NO_VAULTS = (
+  <>
+    No vaults yet. <Link href={createHref("/")}>Start a scan on the Overview page</Link> to find the key vaults.
+  </>
+);
 
 /** Returns the number of assets of a type. */
 const assetCountOf = ({ assets, failures }: Vault, type: keyof Vault["assets"]): string =>

@@ -1,3 +1,6 @@
+import { Link, Text } from "@fluentui/react-components";
+import { useMay } from "../../api/access.ts";
+import { createHref } from "../../parts/address.ts";
 import { Card } from "../../parts/card.tsx";
 import { View } from "../../parts/view.tsx";
 import { Subscriptions } from "./subscriptions.tsx";
@@ -5,8 +8,15 @@ import { VaultTable } from "./vault-table.tsx";
 
 /** The Vaults page: subscriptions and vaults, with their access problems. */
 export default function Vaults() {
+  const mayCheck = useMay()("checkPermissions");
   return (
     <View title="Vaults">
+      {mayCheck && (
+        <Text>
+          To see each missing permission and the command that grants it,{" "}
+          <Link href={createHref("/permissions")}>check all permissions</Link>.
+        </Text>
+      )}
       <Card title="Subscriptions">
         <Subscriptions />
       </Card>
