@@ -18,9 +18,12 @@ const SCRIPT = path.join(GATE, "gate.mjs");
 
 let service: Service;
 let folder: string;
+let token: string;
 beforeAll(async () => {
   service = await Service.start({ company: "small" });
   await service.scan();
+  // One sign-in for all tests: the service limits the sign-ins of a minute.
+  token = await service.signIn(ADMIN);
   folder = mkdtempSync(path.join(os.tmpdir(), "gate-"));
 });
 afterAll(() => service?.stop());
@@ -35,9 +38,9 @@ const readViolations = async (query = ""): Promise<Any[]> =>
 describe("the SARIF export", () => {
   test("is valid by the published schema, which rejects an unknown level", async () => {
     const file = path.resolve(import.meta.dirname, "../fixtures/sarif-2.1.0.json");
-    // The schema is of draft 7 or earlier, and its ID is an address that nothing reads.
+    // The schema is of an earlier draft, has a pattern that is only valid without the flag `u`, and an ID that nothing reads.
     const { $schema: _, $id: __, id: ___, ...schema } = JSON.parse(readFileSync(file, "utf8"));
-    const ajv = new Ajv({ strict: false, allErrors: true });
+    const ajv = new Ajv({ strict: false, allErrors: true, unicodeRegExp: false });
     addFormats.default(ajv);
     const validate = ajv.compile(schema);
     const log = await readSarif();
@@ -122,7 +125,7 @@ async function run(program: string, args: string[], env: Record<string, string>)
 const runGate = async (env: Record<string, string>): Promise<Outcome> =>
   await run(process.execPath, [SCRIPT], {
     LIFECYCLE_URL: service.url,
-    LIFECYCLE_TOKEN: await service.signIn(ADMIN),
+    LIFECYCLE_TOKEN: token,
     ...env,
   });
 
@@ -248,10 +251,10 @@ describe("signs in without a secret", () => {
     const [step] = template.steps;
     // In place of the Azure CLI: returns a token for the resource that the steps name.
     const az = path.join(folder, "az");
-    const token = await service.cloud.control.apiToken({ claims: { roles: ["Lifecycle.User"] } });
+    const entraToken = await service.cloud.control.apiToken({ claims: { roles: ["Lifecycle.User"] } });
     writeFileSync(
       az,
-      `#!/bin/sh\n[ "$*" = "account get-access-token --resource api://lifecycle --query accessToken --output tsv" ] && echo '${token}'\n`,
+      `#!/bin/sh\n[ "$*" = "account get-access-token --resource api://lifecycle --query accessToken --output tsv" ] && echo '${entraToken}'\n`,
     );
     chmodSync(az, 0o700);
     const env = {
