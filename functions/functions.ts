@@ -32,6 +32,7 @@ export const AREAS: Readonly<Record<string, () => Promise<Area>>> = {
   devops: () => import("./devops.ts"),
   compliance: () => import("./compliance.ts"),
   certificates: () => import("./certificates.ts"),
+  certificateEndpoints: () => import("./certificate-endpoints.ts"),
   sync: () => import("./sync.ts"),
   b2c: () => import("./b2c.ts"),
   alerts: () => import("./alerts.ts"),

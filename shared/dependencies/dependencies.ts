@@ -2,6 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import * as z from "zod";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
+import type { DiscoveredHost } from "../certificates/endpoints.ts";
 import {
   type AssetLocation,
   type AssetRecord,
@@ -34,6 +35,7 @@ import { applicationVaultName } from "./edge.ts";
 import type { EdgeSource } from "./edge-source.ts";
 import { type IncompleteReason, incompleteReason, undetectableCoverage, undetectableOf } from "./incomplete.ts";
 import type { AssetUsage, Usage } from "./logs/usage.ts";
+import { servedHosts } from "./served-hosts.ts";
 import { type EdgeFilter, type FoundEdge, listEdges, withSeenAt } from "./query.ts";
 import { createReferences, type References } from "./references.ts";
 import {
@@ -130,6 +132,11 @@ export interface Dependencies {
    * complete run. Makes one request per 1,000 dependencies, and one per 1,000 units.
    */
   certificateUses(vaultName: string | undefined): Promise<Map<string, CertificateUse> | undefined>;
+  /**
+   * Returns the host names at which consumers serve certificates of key vaults. Makes one request per 1,000 dependencies. A secret
+   * with the name of a certificate is the certificate with its key.
+   */
+  servedHosts(): Promise<DiscoveredHost[]>;
   /** The references to vaults in the configuration of resources, for compliance and alerts. */
   readonly references: Pick<References, "ofVault" | "unresolved">;
 }
@@ -333,6 +340,8 @@ export function createDependencies(deps: {
       const isKnown = units.some(({ lastFullAt }) => lastFullAt !== undefined);
       return isKnown ? await certificateUses(tables, vaultName) : undefined;
     },
+
+    servedHosts: () => servedHosts(tables),
 
     async usage(id) {
       const { asset } = await assetOf(id, await inventory.moment());

@@ -21,6 +21,12 @@ interface Loss {
 
 const LOSSES: readonly Loss[] = [
   {
+    table: "AlertRules",
+    upTo: "7af1c37d",
+    isIn: ({ alertType }) => alertType === "staleEndpoint",
+    line: (count) => `Alert rules of the type staleEndpoint: ${count}. This build can't read them. Delete them first.`,
+  },
+  {
     table: "RotationPolicies",
     upTo: "7af1c37d",
     isIn: ({ maintenanceWindow_json: window }) => window !== undefined,

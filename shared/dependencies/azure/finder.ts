@@ -35,6 +35,8 @@ export interface Use {
   /** Default: `references`. */
   strength?: Edge["strength"];
   state?: Edge["state"];
+  /** For a certificate: the host names at which the resource serves it. */
+  hosts?: string[];
 }
 
 /** Result of a finder for one resource. */
@@ -103,6 +105,8 @@ export interface ConfigLocation {
   /** Whether the resource uses the newest version although the reference names a version. Such a reference is not pinned. */
   usesNewestVersion?: boolean | null | undefined;
   state?: Edge["state"];
+  /** For a certificate: the host names at which the resource serves it. Wildcards are left out. */
+  hosts?: readonly (string | null | undefined)[] | undefined;
 }
 
 /**
@@ -117,7 +121,7 @@ export function usesIn(
 ): Required<Found> {
   const uses: Use[] = [];
   const invalid: string[] = [];
-  for (const { evidence, text, refresh, usesNewestVersion, state } of locations) {
+  for (const { evidence, text, refresh, usesNewestVersion, state, hosts } of locations) {
     if (text === undefined || text === null || text === "") continue;
     const named = parse(text);
     if (!named) {
@@ -127,7 +131,14 @@ export function usesIn(
     const { version, ...unversioned } = named;
     const isPinned = version !== undefined && !usesNewestVersion;
     const asset = isPinned ? named : unversioned;
-    uses.push({ asset, evidence, refresh: isPinned ? { how: "willBreak" } : refresh, ...(state && { state }) });
+    const names = [...new Set(hosts)].filter((host): host is string => !!host && !host.includes("*")).sort();
+    uses.push({
+      asset,
+      evidence,
+      refresh: isPinned ? { how: "willBreak" } : refresh,
+      ...(state && { state }),
+      ...(names.length > 0 && { hosts: names }),
+    });
   }
   return { uses, failures: invalid.length > 0 ? [unreadableReferences(row, invalid)] : [] };
 }

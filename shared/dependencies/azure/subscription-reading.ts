@@ -234,7 +234,7 @@ function itemOf(
     // Who may read the service's own vault is left out, but a reference to it is a mistake that must show.
     .filter(({ asset, strength }) => strength !== "entitled" || !isServiceVault(config, asset.vaultName))
     .map(
-      ({ asset: { version, ...asset }, evidence, refresh, strength = "references", state }): Edge => ({
+      ({ asset: { version, ...asset }, evidence, refresh, strength = "references", state, hosts }): Edge => ({
         ...asset,
         resource,
         strength,
@@ -242,6 +242,7 @@ function itemOf(
         ...(version && { pinned: version }),
         refresh,
         ...(state && { state }),
+        ...(hosts && { hosts }),
       }),
     );
   return { resource, edges, ...(failures.length > 0 && { partial: true }) };

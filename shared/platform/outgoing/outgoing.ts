@@ -74,27 +74,7 @@ export interface OutgoingOptions {
  * https://cheatsheetseries.owasp.org/cheatsheets/Server_Side_Request_Forgery_Prevention_Cheat_Sheet.html
  */
 export function createOutgoing(options: OutgoingOptions): Outgoing {
-  const { allowedNetwork, plainHttp, remedy, timeoutMs, maxAnswerBytes } = options;
-  const resolve = options.resolve ?? ((host) => dns.lookup(host, { all: true }));
-
-  async function resolveAllowedAddress(url: URL, signal: AbortSignal): Promise<LookupAddress> {
-    const host = url.hostname.replace(/^\[(.*)\]$/, "$1");
-    let addresses: LookupAddress[];
-    try {
-      addresses = await Promise.race([resolve(host), rejectOnAbort(signal)]);
-    } catch (error) {
-      if (signal.aborted) throw new Unreachable(`The name ${host} was not resolved in time.`, NOT_SENT);
-      throw new Unreachable(`The name ${host} could not be resolved (${codeOf(error)}).`, NOT_SENT);
-    }
-    for (const { address } of addresses) {
-      const reason = blockedReason(address, allowedNetwork(url));
-      if (reason) {
-        throw new Unreachable(`The address ${address} of ${host} is blocked: ${reason}. ${remedy}`, BLOCKED);
-      }
-    }
-    if (!addresses[0]) throw new Unreachable(`The name ${host} has no address.`, NOT_SENT);
-    return addresses[0];
-  }
+  const { allowedNetwork, plainHttp, remedy, timeoutMs, maxAnswerBytes, resolve } = options;
 
   return {
     async send(address, request) {
@@ -105,7 +85,9 @@ export function createOutgoing(options: OutgoingOptions): Outgoing {
       const timer = setTimeout(() => limit.abort(), timeoutMs);
       const signal = request.signal ? AbortSignal.any([limit.signal, request.signal]) : limit.signal;
       try {
-        const allowedAddress = await resolveAllowedAddress(url, signal);
+        const host = url.hostname.replace(/^\[(.*)\]$/, "$1");
+        const blocked = (one: string) => blockedReason(one, allowedNetwork(url));
+        const allowedAddress = await resolveAllowedAddress(host, { resolve, blocked, remedy, signal });
         return await send(url, allowedAddress, request, { signal, maxAnswerBytes });
       } finally {
         clearTimeout(timer);
@@ -114,6 +96,40 @@ export function createOutgoing(options: OutgoingOptions): Outgoing {
   };
 }
 
+/**
+ * Resolves a host name once, and returns its first address if all of its addresses are allowed. The caller must connect to this
+ * address without another name resolution.
+ *
+ * @param options.blocked - Returns why an address is blocked, or undefined.
+ * @param options.remedy - Sentence in a rejection that says how to allow the address.
+ * @throws {Unreachable} `permanent` if an address is blocked.
+ */
+export async function resolveAllowedAddress(
+  host: string,
+  options: {
+    resolve?: ((host: string) => Promise<LookupAddress[]>) | undefined;
+    blocked: (address: string) => string | undefined;
+    remedy: string;
+    signal: AbortSignal;
+  },
+): Promise<LookupAddress> {
+  const { resolve = resolveAll, blocked, remedy, signal } = options;
+  let addresses: LookupAddress[];
+  try {
+    addresses = await Promise.race([resolve(host), rejectOnAbort(signal)]);
+  } catch (error) {
+    if (signal.aborted) throw new Unreachable(`The name ${host} was not resolved in time.`, NOT_SENT);
+    throw new Unreachable(`The name ${host} could not be resolved (${codeOf(error)}).`, NOT_SENT);
+  }
+  for (const { address } of addresses) {
+    const reason = blocked(address);
+    if (reason) throw new Unreachable(`The address ${address} of ${host} is blocked: ${reason}. ${remedy}`, BLOCKED);
+  }
+  if (!addresses[0]) throw new Unreachable(`The name ${host} has no address.`, NOT_SENT);
+  return addresses[0];
+}
+
+const resolveAll = (host: string): Promise<LookupAddress[]> => dns.lookup(host, { all: true });
 const NOT_SENT = { sent: false, permanent: false };
 const BLOCKED = { sent: false, permanent: true };
 
@@ -208,7 +224,7 @@ async function readStart(answer: IncomingMessage, limit: number): Promise<{ body
 const codeOf = (error: unknown): string => (error as { code?: string }).code ?? "no code";
 
 /** Rejects when the signal is aborted. */
-const rejectOnAbort = (signal: AbortSignal): Promise<never> =>
+export const rejectOnAbort = (signal: AbortSignal): Promise<never> =>
   new Promise((_, reject) => {
     if (signal.aborted) return reject(signal.reason);
     signal.addEventListener("abort", () => reject(signal.reason), { once: true });
