@@ -170,8 +170,8 @@ export function createAutomation(deps: {
       return certain.map(({ secret: { vaultName, name } }) => ({ vaultName, type: "secret", name }));
     },
     referencesChanged: compliance.referencesChanged,
-    ended: async () => {
-      await certificateEndpoints.replaceDiscovered(await dependencies.servedHosts());
+    ended: async ({ mayHaveChanged }) => {
+      if (mayHaveChanged) await certificateEndpoints.replaceDiscovered(await dependencies.servedHosts());
       await ended();
     },
     licensed,

@@ -119,6 +119,8 @@ export function createCertificateEndpoints(deps: {
   const chains = createServedChainReader(config.ENDPOINT_AUTHORITIES);
   const ports = new Set([DEFAULT_PORT, ...config.ENDPOINT_PORTS]);
 
+  const onCorrupt = ({ message }: StorageCorrupt) => log.error("An endpoint was skipped", { row: message });
+
   async function readServed({ host, port }: Pick<EndpointRecord, "host" | "port">): Promise<Handshake> {
     // The setting may have changed since the endpoint was added.
     if (!ports.has(port)) return { failure: `ENDPOINT_PORTS does not contain the port ${port}.`, blocked: true };
@@ -304,7 +306,7 @@ export function createCertificateEndpoints(deps: {
         const added = { addedAt: now, addedBy: "system" };
         wanted.set(key, { vaultName, name, host, port: DEFAULT_PORT, platform, resource, ...added });
       }
-      for await (const rows of tables.pages(Endpoints, endpointRange())) {
+      for await (const rows of tables.pages(Endpoints, { ...endpointRange(), onCorrupt })) {
         for (const row of rows) {
           const { rowKey } = row;
           const same = wanted.get(isDiscovered(rowKey) ? rowKey : discoveredKey(row, row.host, row.port));
@@ -326,8 +328,7 @@ export function createCertificateEndpoints(deps: {
 
     async sendChecks() {
       let isLicensed: boolean | undefined;
-      const onCorrupt = ({ message }: StorageCorrupt) => log.error("An endpoint was skipped", { row: message });
-      for await (const rows of tables.pages(keysOnly(Endpoints), { ...endpointRange(), onCorrupt })) {
+      for await (const rows of tables.pages(keysOnly(Endpoints), endpointRange())) {
         isLicensed ??= await deps.licensed();
         if (!isLicensed) return;
         for (let start = 0; start < rows.length; start += KEYS_PER_MESSAGE) {
@@ -339,12 +340,12 @@ export function createCertificateEndpoints(deps: {
 
     async handle({ keys }) {
       if (!(await deps.licensed())) return;
-      const rows = await pMap(keys, (key) => tables.get(Endpoints, ENDPOINTS, key), { concurrency: HANDSHAKES_AT_ONCE });
+      const rows = await pMap(keys, (key) => tables.get(Endpoints, ENDPOINTS, key, { onCorrupt }), { concurrency: HANDSHAKES_AT_ONCE });
       await checkAll(rows.filter((row) => row !== undefined));
     },
 
     async *stale() {
-      for await (const rows of tables.pages(Endpoints, endpointRange()))
+      for await (const rows of tables.pages(Endpoints, { ...endpointRange(), onCorrupt }))
         yield rows.filter(({ staleSince }) => staleSince !== undefined);
     },
   };

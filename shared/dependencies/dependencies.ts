@@ -158,8 +158,8 @@ export function createDependencies(deps: {
   secretsStoring?: (credential: { appId: string; keyId: string }) => Promise<AssetLocation[]>;
   /** Requests a compliance evaluation of these assets of a vault (`<type>.<name>`). */
   referencesChanged: (vaultName: string, assets: string[]) => Promise<void>;
-  /** Called after a run that may have changed something. */
-  ended: () => Promise<void>;
+  /** Called before a run ends, again after a crash. `mayHaveChanged`: whether dependencies may have changed. */
+  ended: (run: { mayHaveChanged: boolean }) => Promise<void>;
   /** Returns whether there is a PRO license. Without one no run starts. */
   licensed: () => Promise<boolean>;
   clock: Clock;
