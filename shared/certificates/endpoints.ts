@@ -219,19 +219,17 @@ export function createCertificateEndpoints(deps: {
     return found.asset;
   }
 
-  /** Stores an endpoint in a free slot. @throws {Problem} alreadyExists, conflict */
-  const insert = (record: EndpointRecord): Promise<Row<EndpointRecord>> =>
-    repeatOnConflict(async () => {
-      const rows = await rowsOf(record);
-      if (rows.some(({ host, port }) => host === record.host && port === record.port))
-        throw new Problem("alreadyExists", `The certificate already has the endpoint ${record.host}:${record.port}.`);
-      const taken = new Set(rows.map(({ rowKey }) => rowKey));
-      const slots = Array.from({ length: MAX_ADDED }, (_, slot) => addedKey(record, slot));
-      const free = slots.find((key) => !taken.has(key));
-      if (free === undefined)
-        throw new Problem("conflict", `A certificate has at most ${MAX_ADDED} added endpoints. Remove one first.`);
-      return await tables.insert(Endpoints, ENDPOINTS, free, record);
-    });
+  /** Returns the key of the first free slot for an endpoint. @throws {Problem} alreadyExists, conflict */
+  async function freeKey(record: EndpointRecord): Promise<string> {
+    const rows = await rowsOf(record);
+    if (rows.some(({ host, port }) => host === record.host && port === record.port))
+      throw new Problem("alreadyExists", `The certificate already has the endpoint ${record.host}:${record.port}.`);
+    const taken = new Set(rows.map(({ rowKey }) => rowKey));
+    const slots = Array.from({ length: MAX_ADDED }, (_, slot) => addedKey(record, slot));
+    const free = slots.find((key) => !taken.has(key));
+    if (free !== undefined) return free;
+    throw new Problem("conflict", `A certificate has at most ${MAX_ADDED} added endpoints. Remove one first.`);
+  }
 
   const eventOf = (type: string, { assetId, host, port }: EndpointAddress, caller: Caller) => ({
     type,
@@ -262,11 +260,15 @@ export function createCertificateEndpoints(deps: {
         audit,
         eventOf("certificateEndpoint.added", { assetId: id, host, port }, caller),
         async () => {
-          const row = await insert(record);
-          const [checked] = await checkAll([row]);
-          if (!checked?.problems?.includes("blocked")) return checked ?? row;
-          await tables.remove(Endpoints, row.partitionKey, row.rowKey);
-          throw invalidBody("host", checked.failure ?? "the address is not allowed");
+          // Rejects an endpoint without a free slot before the handshake.
+          await freeKey(record);
+          const checked = (await createCheck()(record)) ?? record;
+          if (checked.problems?.includes("blocked"))
+            throw invalidBody("host", checked.failure ?? "the address is not allowed");
+          // Two requests at the same time choose the same slot, so that one of them starts again.
+          return await repeatOnConflict(async () =>
+            tables.insert(Endpoints, ENDPOINTS, await freeKey(checked), checked),
+          );
         },
       );
     },

@@ -306,7 +306,7 @@ test("a discovery finds host names of an application gateway, and removes those 
   const address = `${ENDPOINTS}?assetId=${idOf(0)}&host=gateway.shop0.localhost`;
   expect((await service.admin("DELETE", address)).status).toBe(409);
   const { consumers } = service.cloud.control;
-  consumers.remove(consumers.resources().find(({ name }) => name === "agw-shop")!.id);
+  consumers.remove(consumers.idOf("agw-shop"));
   await service.admin("POST", "/api/assets/dependencies/discover");
   await service.waitUntilIdle();
   expect(await gatewayHosts()).toEqual([]);

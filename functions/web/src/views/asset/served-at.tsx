@@ -3,7 +3,7 @@ import type { Schemas } from "../../api/client.ts";
 import { ButtonRow } from "../../parts/button-row.tsx";
 import { type Column, DataTable } from "../../parts/data-table.tsx";
 import { ChoiceField, NumberField, TextField } from "../../parts/fields.tsx";
-import { fieldText } from "../../parts/form-dialog.tsx";
+import { fieldChoice, fieldText } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
 import { Operate } from "../../parts/operate.tsx";
@@ -18,6 +18,8 @@ const PLATFORMS: Record<Served["platform"], string> = {
   apiManagement: "API Management: within 4 hours",
   containerApps: "Container Apps: within 12 hours",
 };
+
+const PLATFORM_NAMES = Object.keys(PLATFORMS) as Served["platform"][];
 
 /** The card of a certificate's page with the endpoints that serve it. */
 export function ServedAt({ assetId, served }: { assetId: string; served: Served[] }) {
@@ -47,7 +49,7 @@ export function ServedAt({ assetId, served }: { assetId: string; served: Served[
                 assetId,
                 host: fieldText(form, "host"),
                 port: Number(fieldText(form, "port")),
-                platform: fieldText(form, "platform") as Served["platform"],
+                platform: fieldChoice(form, "platform", PLATFORM_NAMES),
               },
             })
           }
@@ -83,7 +85,8 @@ export function ServedAt({ assetId, served }: { assetId: string; served: Served[
   );
 }
 
-const endpointName = ({ host, port }: Pick<Served, "host" | "port">): string => `${isolated(host)}:${port}`;
+/** The API accepts only letters, digits, hyphens and dots in host names, so that they need no isolation. */
+const endpointName = ({ host, port }: Pick<Served, "host" | "port">): string => `${host}:${port}`;
 
 const columnsOf = (assetId: string): Column<Served>[] => [
   {
