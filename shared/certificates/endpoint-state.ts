@@ -53,7 +53,8 @@ export function afterCheck(
   const { facts, protocol } = handshake;
   const { serial, notBefore, notAfter } = facts;
   const isCurrent = version.serial === undefined ? undefined : version.serial === serial;
-  const dueAt = new Date(((version.createdOn ?? 0) + PICK_UP_SECONDS[platform]) * SECOND_MS).toISOString();
+  const { createdOn } = version;
+  const dueSeconds = createdOn === undefined ? undefined : createdOn + PICK_UP_SECONDS[platform];
   const problems: EndpointProblem[] = [];
   if (!facts.namesHost) problems.push("otherName");
   else if (isCurrent === false) {
@@ -71,7 +72,8 @@ export function afterCheck(
     problems,
     ...(notAfter !== undefined && { expiresOn: new Date(notAfter * SECOND_MS).toISOString() }),
     ...(isCurrent !== undefined && { current: isCurrent }),
-    ...(isCurrent === false && { dueAt }),
+    ...(isCurrent === false &&
+      dueSeconds !== undefined && { dueAt: new Date(dueSeconds * SECOND_MS).toISOString() }),
   };
   return { ...after, ...staleness(before, after, now) };
 }

@@ -126,10 +126,11 @@ export function createCertificateEndpoints(deps: {
     if (!ports.has(port)) return { failure: `ENDPOINT_PORTS does not contain the port ${port}.`, blocked: true };
     try {
       const { certificates, protocol } = await handshake.read(host, port);
-      return { facts: await chains.read(certificates, host), protocol };
+      const facts = await chains.read(certificates, host);
+      if (facts) return { facts, protocol };
+      return { failure: `${host}:${port} sent a certificate that can't be read.`, blocked: false };
     } catch (error) {
       if (error instanceof Unreachable) return { failure: error.message, blocked: error.permanent };
-      if (error instanceof CloudFailure) return { failure: error.message, blocked: false };
       throw error;
     }
   }

@@ -20,12 +20,11 @@ export interface ServedFacts {
 /** Reads the properties of served certificates. */
 export interface ServedChainReader {
   /**
-   * Returns the properties of a chain.
+   * Returns the properties of a chain. Undefined if a certificate can't be read: a server can send anything.
    *
    * @param certificates - DER, leaf first.
-   * @throws {CloudFailure} badResponse if the leaf is not a certificate.
    */
-  read(certificates: readonly Buffer[], host: string): Promise<ServedFacts>;
+  read(certificates: readonly Buffer[], host: string): Promise<ServedFacts | undefined>;
 }
 
 /** Splits PEM certificates. */
@@ -55,25 +54,35 @@ export function createServedChainReader(authorities: string | undefined): Served
     return issuers.some((root) => certificate.checkIssued(root) && certificate.verify(root.publicKey));
   }
 
+  async function factsOf(certificates: readonly Buffer[], host: string): Promise<ServedFacts> {
+    const { readX509 } = await import("../platform/azure/x509.ts");
+    const target = { operation: "read the served certificate", resource: host };
+    const { serialNumber, notBefore, notAfter, hasTimestamps } = readX509(certificates[0]!, target, false);
+    const chain = certificates.map((der) => new X509Certificate(der));
+    let isComplete = false;
+    for (const certificate of chain) isComplete ||= await reachesRoot(certificate);
+    // Without a known root, the issuer can be a private root that the server rightly does not send. The issuer must be an
+    // intermediate if the certificate is public, or if the private roots were named.
+    const isUnknownAuthority = !isComplete && !hasTimestamps && named.length === 0;
+    return {
+      serial: serialNumber,
+      ...(notBefore !== undefined && { notBefore }),
+      ...(notAfter !== undefined && { notAfter }),
+      // Browsers ignore the name in the subject.
+      namesHost: chain[0]!.checkHost(host, { subject: "never", partialWildcards: false }) !== undefined,
+      isComplete: isUnknownAuthority ? undefined : isComplete,
+    };
+  }
+
   return {
     async read(certificates, host) {
-      const { readX509 } = await import("../platform/azure/x509.ts");
-      const target = { operation: "read the served certificate", resource: host };
-      const { serialNumber, notBefore, notAfter, hasTimestamps } = readX509(certificates[0]!, target, false);
-      const chain = certificates.map((der) => new X509Certificate(der));
-      let isComplete: boolean | undefined;
-      for (const certificate of chain) isComplete ||= await reachesRoot(certificate);
-      // Without a known root, the issuer can be a private root that the server rightly does not send. The issuer must be an
-      // intermediate if the certificate is public, or if the private roots were named.
-      const isUnknownAuthority = !isComplete && !hasTimestamps && named.length === 0;
-      return {
-        serial: serialNumber,
-        ...(notBefore !== undefined && { notBefore }),
-        ...(notAfter !== undefined && { notAfter }),
-        // Browsers ignore the name in the subject.
-        namesHost: chain[0]!.checkHost(host, { subject: "never", partialWildcards: false }) !== undefined,
-        isComplete: isUnknownAuthority ? undefined : isComplete === true,
-      };
+      // Outside of the attempt, because this failure is none of the server's.
+      await roots();
+      try {
+        return await factsOf(certificates, host);
+      } catch {
+        return undefined;
+      }
     },
   };
 }

@@ -202,7 +202,7 @@ test("an operator adds endpoints, and each answer has the served certificate", a
   const { body } = await service.admin("GET", `/api/assets/discovery/assets/${idOf(3)}`);
   expect(body.served).toHaveLength(HOSTS_EACH);
   expect(body.served[0]).toMatchObject({ host: hostOf(3, 0), current: true, late: false });
-  const audit = await service.listAll("/audit/logs?type=certificateEndpoint.added");
+  const audit = await service.listAll("/audit/entries?event_type=certificateEndpoint.added");
   expect(audit.filter(({ outcome }) => outcome === "success")).toHaveLength(allHosts.length);
 });
 
