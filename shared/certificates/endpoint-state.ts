@@ -2,7 +2,7 @@ import { SECOND_MS } from "../platform/time.ts";
 import { type EndpointProblem, type EndpointRecord, PICK_UP_SECONDS } from "./endpoint.ts";
 import type { ServedFacts } from "./served-chain.ts";
 
-/** What a handshake says about an endpoint. */
+/** The state of an endpoint after a handshake. */
 
 /** The current version of a certificate in its vault, as far as it is known. */
 export interface CurrentVersion {
@@ -19,7 +19,7 @@ export type Handshake =
   /** `blocked`: the address is not allowed, so that no connection was made. */
   | { failure: string; blocked: boolean };
 
-/** After so many checks in a row without an answer, alerts report the endpoint. One failure can be a short outage. */
+/** Number of checks in a row without an answer after which alerts report the endpoint. One failure can be a short outage. */
 const FAILURES_BEFORE_ALERT = 2;
 
 /** Returns whether the endpoint should already serve the current version, and does not. */
@@ -96,7 +96,7 @@ export function alertProblems(record: EndpointRecord, now: Date): EndpointProble
   });
 }
 
-/** Says what is wrong, and what to do, for each problem. */
+/** Description and remedy of each problem. */
 const PROBLEM_TEXTS: Record<EndpointProblem, { detail: string; action: string }> = {
   oldCertificate: {
     detail: "An earlier version of the certificate is served.",

@@ -52,7 +52,7 @@ export const PICK_UP_SECONDS: Record<Platform, number> = {
   other: DAY_SECONDS,
 };
 
-/** What a handshake can show to be wrong. */
+/** Problems that a handshake can show. */
 export const ENDPOINT_PROBLEMS = [
   "oldCertificate",
   "otherCertificate",

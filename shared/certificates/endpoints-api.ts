@@ -36,8 +36,8 @@ const Problem = z.object({
     description:
       "`oldCertificate`: an earlier version is served. `otherCertificate`: a certificate that is not in the vault. `otherName`: the certificate is not valid for the host. `incompleteChain`: intermediate certificates are missing. `expired`: the certificate has expired. `unreachable`: no handshake was possible. `blocked`: the address is not allowed.",
   }),
-  detail: z.string().meta({ description: "What is wrong." }),
-  action: z.string().meta({ description: "What to do." }),
+  detail: z.string().meta({ description: "Description of the problem." }),
+  action: z.string().meta({ description: "Remedy." }),
 });
 
 export const ServedCertificate = z
@@ -71,7 +71,7 @@ export const ServedCertificate = z
       .string()
       .nullable()
       .meta({ description: "Version of TLS. Null if no handshake succeeded.", example: "TLSv1.3" }),
-    problems: z.array(Problem).meta({ description: "What the last check found to be wrong." }),
+    problems: z.array(Problem).meta({ description: "Problems that the last check found." }),
     checkedAt: instant.nullable().meta({ description: "Time of the last check. Null before the first one." }),
   })
   .meta({ id: "ServedCertificate" });

@@ -98,7 +98,7 @@ const columnsOf = (assetId: string): Column<Served>[] => [
   { title: "Since", cell: ({ since }) => since && <Instant at={since} /> },
   { title: "Serial number", cell: ({ serial }) => serial },
   {
-    title: "What to do",
+    title: "Remediation",
     wide: true,
     cell: ({ problems }) => problems.map(({ detail, action }) => `${isolated(detail)} ${action}`).join(" "),
   },
