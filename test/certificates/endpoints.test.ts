@@ -13,6 +13,8 @@ const VAULT = "kv-web";
 const CERTIFICATES = 10;
 const HOSTS_EACH = 5;
 const ENDPOINTS = "/api/assets/dependencies/endpoints";
+/** Thumbprint of a certificate in App Service. */
+const THUMBPRINT = "AB".repeat(20);
 const hostOf = (certificate: number, index: number) => `www${index}.shop${certificate}.localhost`;
 const idOf = (certificate: number) => `${VAULT}.certificate.shop${certificate}`;
 const certificateOf = (host: string) => Number(/shop(\d+)/.exec(host)![1]);
@@ -128,6 +130,28 @@ beforeAll(async () => {
           ],
           resources: [
             {
+              type: "Microsoft.Web/certificates",
+              name: "shop2",
+              properties: {
+                keyVaultId: `{id:${VAULT}}`,
+                keyVaultSecretName: "shop2",
+                keyVaultSecretStatus: "Initialized",
+                thumbprint: THUMBPRINT,
+              },
+            },
+            {
+              type: "Microsoft.Web/sites",
+              name: "app-shop",
+              kind: "app,linux",
+              properties: {
+                hostNameSslStates: [
+                  { name: "app.shop2.localhost", sslState: "SniEnabled", thumbprint: THUMBPRINT.toLowerCase() },
+                  { name: "other.shop2.localhost", sslState: "SniEnabled", thumbprint: "00".repeat(20) },
+                  { name: "app-shop.azurewebsites.net", sslState: "Disabled", thumbprint: null },
+                ],
+              },
+            },
+            {
               type: "Microsoft.Network/applicationGateways",
               name: "agw-shop",
               properties: {
@@ -136,6 +160,7 @@ beforeAll(async () => {
                   { name: "unbound", properties: { keyVaultSecretId: `{uri:${VAULT}}/secrets/shop1` } },
                 ],
                 httpListeners: [
+                  { properties: { hostName: "plain.shop0.localhost" } },
                   {
                     properties: {
                       hostNames: ["gateway.shop0.localhost", "*.shop0.localhost"],
@@ -289,9 +314,10 @@ test("an expired certificate and a server that does not answer are found, and an
   for (const host of [expiredHost, closedHost]) serveCurrent(host);
 });
 
-test("a discovery finds host names of an application gateway, and removes those that are gone", async () => {
-  const gatewayHosts = async () =>
-    (await service.listAll(`${ENDPOINTS}?assetId=${idOf(0)}`)).filter(({ resource }) => resource !== null);
+test("a discovery finds host names of gateways and web apps, and removes those that are gone", async () => {
+  const discovered = async (certificate: number) =>
+    (await service.listAll(`${ENDPOINTS}?assetId=${idOf(certificate)}`)).filter(({ resource }) => resource !== null);
+  const gatewayHosts = () => discovered(0);
   await service.admin("POST", "/api/assets/dependencies/discover");
   await service.waitUntilIdle();
   expect(await gatewayHosts()).toEqual([
@@ -303,6 +329,7 @@ test("a discovery finds host names of an application gateway, and removes those 
       resource: expect.objectContaining({ name: "agw-shop" }),
     }),
   ]);
+  expect(await discovered(2)).toMatchObject([{ host: "app.shop2.localhost", platform: "appService" }]);
   const address = `${ENDPOINTS}?assetId=${idOf(0)}&host=gateway.shop0.localhost`;
   expect((await service.admin("DELETE", address)).status).toBe(409);
   const { consumers } = service.cloud.control;

@@ -57,6 +57,8 @@ export interface FinderContext {
   sql: Sql;
   /** Returns the vault that a Logic Apps connection opens, by resource ID; undefined for other connections. */
   vaultOfConnection(connectionId: string): Promise<string | undefined>;
+  /** Returns the host names of web apps that serve the certificate with this thumbprint. */
+  hostsServing(thumbprint: string): Promise<string[]>;
   /** Returns the assets that an identity may read, by object ID. */
   entitledTo(principalId: string): Promise<EntitledAsset[]>;
   signal?: AbortSignal | undefined;
@@ -131,7 +133,7 @@ export function usesIn(
     const { version, ...unversioned } = named;
     const isPinned = version !== undefined && !usesNewestVersion;
     const asset = isPinned ? named : unversioned;
-    const names = [...new Set(hosts)].filter((host): host is string => !!host && !host.includes("*")).sort();
+    const names = servableHosts(hosts ?? []);
     uses.push({
       asset,
       evidence,
@@ -142,6 +144,10 @@ export function usesIn(
   }
   return { uses, failures: invalid.length > 0 ? [unreadableReferences(row, invalid)] : [] };
 }
+
+/** Returns the host names once each, without wildcards, which no server has. */
+export const servableHosts = (hosts: readonly (string | null | undefined)[]): string[] =>
+  [...new Set(hosts)].filter((host): host is string => !!host && !host.includes("*")).sort();
 
 /**
  * Returns the failure for locations whose value is no valid reference. It does not contain the value, because people enter
