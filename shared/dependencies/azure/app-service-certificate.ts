@@ -15,11 +15,11 @@ const states = z
   .array(z.object({ name: z.string(), sslState: text, thumbprint: text }).catch({ name: "" }))
   .nullish()
   .catch([]);
-const row = z.object({ hosts: states });
+const siteRow = z.object({ hosts: states });
 
 /** Adds the host names of a row of `SITE_HOSTS` to the host names by thumbprint. Skips a row that does not match. */
 export function addSiteHosts(found: unknown, hosts: Map<string, string[]>): void {
-  for (const { name, sslState, thumbprint } of row.safeParse(found).data?.hosts ?? []) {
+  for (const { name, sslState, thumbprint } of siteRow.safeParse(found).data?.hosts ?? []) {
     if (!thumbprint || name === "" || sslState === "Disabled") continue;
     const key = thumbprint.toUpperCase();
     hosts.set(key, [...(hosts.get(key) ?? []), name]);
