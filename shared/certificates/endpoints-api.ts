@@ -1,6 +1,7 @@
 import * as z from "zod";
 import { assetId } from "../inventory/asset.ts";
 import { pageOf, pageParameters } from "../platform/http/paging.ts";
+import { wholeNumber } from "../platform/http/whole-number.ts";
 import type { Row } from "../platform/storage/entity.ts";
 import {
   DEFAULT_PORT,
@@ -23,7 +24,7 @@ const certificateId = z.string().min(1).max(300).meta({
 const host = z
   .string()
   .max(253)
-  .transform((text) => text.toLowerCase())
+  .toLowerCase()
   .refine(isHostName, "must be a host name such as www.example.com, without a scheme, port, path or wildcard")
   .meta({ description: "Host name.", example: "www.example.com" });
 const platform = z.enum(PLATFORMS).meta({
@@ -46,7 +47,7 @@ export const ServedCertificate = z
     port: z.int().meta({ description: "TCP port.", example: DEFAULT_PORT }),
     platform,
     resource: z
-      .object({ id: z.string(), name: z.string() })
+      .object({ id: z.string().meta({ description: "Resource ID." }), name: z.string() })
       .nullable()
       .meta({ description: "Resource that a discovery of dependencies found. Null if a person added the endpoint." }),
     serial: z
@@ -100,12 +101,9 @@ export const NewEndpoint = z
 export const EndpointAddressQuery = z.strictObject({
   assetId: certificateId,
   host,
-  port: z
-    .string()
-    .regex(/^\d{1,5}$/, "must be a port number")
-    .transform(Number)
+  port: wholeNumber(1, 65_535, DEFAULT_PORT)
     .optional()
-    .meta({ description: `Port. Default: ${DEFAULT_PORT}.`, override: { type: "integer", pattern: undefined } }),
+    .meta({ description: `Port. Default: ${DEFAULT_PORT}.` }),
 });
 export const EndpointCheckRequest = z.strictObject({ assetId: certificateId }).meta({ id: "CertificateEndpointCheck" });
 export const CheckedEndpoints = z

@@ -57,7 +57,7 @@ export interface DiscoveredHost {
 }
 
 /** A host and port of a certificate, as a request names them. */
-export interface EndpointAddress {
+interface EndpointAddress {
   assetId: string;
   host: string;
   port: number;

@@ -18,7 +18,7 @@ export interface ServedFacts {
 }
 
 /** Reads the properties of served certificates. */
-export interface ServedChainReader {
+interface ServedChainReader {
   /**
    * Returns the properties of a chain. Undefined if a certificate can't be read: a server can send anything.
    *

@@ -4,7 +4,7 @@ import { blockedReason } from "./allowed-addresses.ts";
 import { rejectOnAbort, resolveAllowedAddress, Unreachable } from "./outgoing.ts";
 
 /** The certificates that a server sends for a name. */
-export interface ServedChain {
+interface ServedChain {
   /** DER of each certificate, the server's own certificate (leaf) first. Each certificate was issued by the next one. */
   certificates: Buffer[];
   /** Version of the protocol, such as `TLSv1.3`. */
