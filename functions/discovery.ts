@@ -237,7 +237,7 @@ const getAsset = endpoint({
     const endpoints = isServed ? await certificateEndpoints.ofCertificate({ vaultName, name }) : undefined;
     return ok({
       ...assetDetailsView(asset, moment, { ownerTag: config.OWNER_TAG, portal: portalOf(config) }),
-      ...(endpoints && { served: endpoints.map((row) => servedView(row, moment.now)) }),
+      ...(endpoints && { served: endpoints.map((row) => servedView(row, services.clock.now())) }),
     });
   },
 });

@@ -169,7 +169,7 @@ export function createCertificateEndpoints(deps: {
     };
     return async (endpoint) => {
       const id = assetId({ ...endpoint, type: "certificate" });
-      const asset = await once(assets, id, async () => (await inventory.assets.get(id, { now: clock.now() }))?.asset);
+      const asset = await once(assets, id, async () => (await inventory.assets.get(id, await inventory.moment()))?.asset);
       if (!asset) return undefined;
       const served = await readServed(endpoint);
       const known = versionOf(asset);
