@@ -21,7 +21,9 @@ import type { Platform } from "./platform.ts";
 export function createAlertServices(
   platform: Platform,
   { access, sso, compliance, sync }: Pick<AccessServices, "access" | "sso"> & { compliance: Compliance; sync: Sync },
-  later: () => Pick<AutomationServices, "dependencies" | "logs" | "rotationNotices" | "certificateEndpoints"> & { b2c: B2c },
+  later: () => Pick<AutomationServices, "dependencies" | "logs" | "rotationNotices" | "certificateEndpoints"> & {
+    b2c: B2c;
+  },
 ): Alerts {
   const { config, clock, randomness, log, tables, queues, settings, audit, mail, serviceKeyVault, identity } = platform;
   const { licensed, licensing, unreadableRows } = platform;

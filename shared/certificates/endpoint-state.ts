@@ -72,8 +72,7 @@ export function afterCheck(
     problems,
     ...(notAfter !== undefined && { expiresOn: new Date(notAfter * SECOND_MS).toISOString() }),
     ...(isCurrent !== undefined && { current: isCurrent }),
-    ...(isCurrent === false &&
-      dueSeconds !== undefined && { dueAt: new Date(dueSeconds * SECOND_MS).toISOString() }),
+    ...(isCurrent === false && dueSeconds !== undefined && { dueAt: new Date(dueSeconds * SECOND_MS).toISOString() }),
   };
   return { ...after, ...staleness(before, after, now) };
 }
@@ -113,7 +112,8 @@ const PROBLEM_TEXTS: Record<EndpointProblem, { detail: string; action: string }>
   },
   incompleteChain: {
     detail: "The server does not send all intermediate certificates, so that some clients reject the connection.",
-    action: "Install the whole chain. In a key vault, merge or import the certificate together with its intermediate certificates.",
+    action:
+      "Install the whole chain. In a key vault, merge or import the certificate together with its intermediate certificates.",
   },
   expired: { detail: "The served certificate has expired.", action: "Renew the certificate, and install it now." },
   unreachable: {

@@ -127,6 +127,7 @@ export const CheckMessage = z.object({
 export type CheckMessage = z.infer<typeof CheckMessage>;
 
 /** A DNS name: labels of letters, digits and `-`. The last label has a letter, so an IPv4 address is no name. */
-const HOST = /^(?=.{1,253}$)(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)*(?=[a-z0-9-]*[a-z])[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/;
+const HOST =
+  /^(?=.{1,253}$)(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)*(?=[a-z0-9-]*[a-z])[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/;
 /** Returns whether a text is a host name in lower case. A wildcard is none. */
 export const isHostName = (text: string): boolean => HOST.test(text);

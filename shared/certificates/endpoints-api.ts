@@ -92,9 +92,14 @@ export const NewEndpoint = z
   .strictObject({
     assetId: certificateId,
     host,
-    port: z.int().min(1).max(65_535).default(DEFAULT_PORT).meta({
-      description: `Port: ${DEFAULT_PORT}, or one in the setting ENDPOINT_PORTS. Default: ${DEFAULT_PORT}.`,
-    }),
+    port: z
+      .int()
+      .min(1)
+      .max(65_535)
+      .default(DEFAULT_PORT)
+      .meta({
+        description: `Port: ${DEFAULT_PORT}, or one in the setting ENDPOINT_PORTS. Default: ${DEFAULT_PORT}.`,
+      }),
     platform: platform.default("other"),
   })
   .meta({ id: "NewCertificateEndpoint", description: `A certificate has at most ${MAX_ADDED} of these endpoints.` });

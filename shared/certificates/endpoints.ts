@@ -95,10 +95,7 @@ export function createCertificateEndpoints(deps: {
   tables: Tables;
   queues: Queues;
   audit: Pick<Audit, "append">;
-  config: Pick<
-    Config,
-    "ENDPOINT_PORTS" | "ENDPOINT_PRIVATE_RANGES" | "ENDPOINT_AUTHORITIES" | "SERVICE_KEY_VAULT_URL"
-  >;
+  config: Pick<Config, "ENDPOINT_PORTS" | "ENDPOINT_PRIVATE_RANGES" | "ENDPOINT_AUTHORITIES" | "SERVICE_KEY_VAULT_URL">;
   inventory: { assets: Pick<AssetQueries, "get">; moment(): Promise<Moment> };
   keyVaults: Pick<KeyVaults, "open">;
   licensed: () => Promise<boolean>;
@@ -169,7 +166,11 @@ export function createCertificateEndpoints(deps: {
     };
     return async (endpoint) => {
       const id = assetId({ ...endpoint, type: "certificate" });
-      const asset = await once(assets, id, async () => (await inventory.assets.get(id, await inventory.moment()))?.asset);
+      const asset = await once(
+        assets,
+        id,
+        async () => (await inventory.assets.get(id, await inventory.moment()))?.asset,
+      );
       if (!asset) return undefined;
       const served = await readServed(endpoint);
       const known = versionOf(asset);
@@ -283,14 +284,21 @@ export function createCertificateEndpoints(deps: {
         );
         if (!row) throw notFound(`The endpoint ${address.host}:${address.port}`);
         if (isDiscovered(row.rowKey))
-          throw new Problem("conflict", "A discovery of dependencies found this endpoint. Change the resource instead.");
+          throw new Problem(
+            "conflict",
+            "A discovery of dependencies found this endpoint. Change the resource instead.",
+          );
         await tables.remove(Endpoints, row.partitionKey, row.rowKey);
       });
     },
 
     async check(id, caller) {
       const certificate = await certificateOf(id);
-      const event = { type: "certificateEndpoints.checked", caller, target: { type: "asset", id: assetId(certificate) } };
+      const event = {
+        type: "certificateEndpoints.checked",
+        caller,
+        target: { type: "asset", id: assetId(certificate) },
+      };
       return await audited(audit, event, async () => await checkAll(await rowsOf(certificate)));
     },
 
@@ -343,7 +351,9 @@ export function createCertificateEndpoints(deps: {
 
     async handle({ keys }) {
       if (!(await deps.licensed())) return;
-      const rows = await pMap(keys, (key) => tables.get(Endpoints, ENDPOINTS, key, { onCorrupt }), { concurrency: HANDSHAKES_AT_ONCE });
+      const rows = await pMap(keys, (key) => tables.get(Endpoints, ENDPOINTS, key, { onCorrupt }), {
+        concurrency: HANDSHAKES_AT_ONCE,
+      });
       await checkAll(rows.filter((row) => row !== undefined));
     },
 

@@ -35,7 +35,6 @@ import { applicationVaultName } from "./edge.ts";
 import type { EdgeSource } from "./edge-source.ts";
 import { type IncompleteReason, incompleteReason, undetectableCoverage, undetectableOf } from "./incomplete.ts";
 import type { AssetUsage, Usage } from "./logs/usage.ts";
-import { servedHosts } from "./served-hosts.ts";
 import { type EdgeFilter, type FoundEdge, listEdges, withSeenAt } from "./query.ts";
 import { createReferences, type References } from "./references.ts";
 import {
@@ -49,6 +48,7 @@ import {
   type UnitRecord,
 } from "./rows.ts";
 import { failRun, QUEUE, type WorkDeps, workOnRun } from "./run-work.ts";
+import { servedHosts } from "./served-hosts.ts";
 
 export { QUEUE } from "./run-work.ts";
 /** Queue message that starts or continues a discovery run. */

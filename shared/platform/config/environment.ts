@@ -233,7 +233,9 @@ const alerts = {
     .default([])
     .describe("Ports besides 443 at which users can have the service check a certificate."),
   ENDPOINT_PRIVATE_RANGES: list
-    .pipe(z.array(z.string().refine((range) => ipaddr.isValidCIDR(range), "must be a list of ranges such as 10.1.0.0/16")))
+    .pipe(
+      z.array(z.string().refine((range) => ipaddr.isValidCIDR(range), "must be a list of ranges such as 10.1.0.0/16")),
+    )
     .register(VALUE_FORMATS, { form: "ranges of addresses, comma separated" })
     .default([])
     .describe(

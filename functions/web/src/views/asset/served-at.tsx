@@ -27,8 +27,8 @@ export function ServedAt({ assetId, served }: { assetId: string; served: Served[
     <>
       {served.length === 0 ? (
         <Text>
-          No endpoint is known. Add the host names that serve this certificate, and the service checks every hour whether
-          they serve the current version.
+          No endpoint is known. Add the host names that serve this certificate, and the service checks every hour
+          whether they serve the current version.
         </Text>
       ) : (
         <DataTable
