@@ -37,23 +37,39 @@ const Problem = z.object({
     description:
       "`oldCertificate`: an earlier version is served. `otherCertificate`: a certificate that is not in the vault. `otherName`: the certificate is not valid for the host. `incompleteChain`: intermediate certificates are missing. `expired`: the certificate has expired. `unreachable`: no handshake was possible. `blocked`: the address is not allowed.",
   }),
-  detail: z.string().meta({ description: "Description of the problem." }),
-  action: z.string().meta({ description: "Remedy." }),
+  detail: z.string().meta({
+    description: "Description of the problem.",
+    example: "An earlier version of the certificate is served.",
+  }),
+  action: z.string().meta({
+    description: "Remedy.",
+    example: "On your own servers, install the new version and reload the server.",
+  }),
 });
 
 export const ServedCertificate = z
   .object({
-    host: z.string().meta({ description: "Host name." }),
+    host: z.string().meta({ description: "Host name.", example: "www.example.com" }),
     port: z.int().meta({ description: "TCP port.", example: DEFAULT_PORT }),
     platform,
     resource: z
-      .object({ id: z.string().meta({ description: "Resource ID." }), name: z.string() })
+      .object({
+        id: z.string().meta({
+          description: "Resource ID.",
+          example:
+            "/subscriptions/8eab9bca-7137-4f76-a31c-dcc4acd2ff43/resourceGroups/rg-web/providers/Microsoft.Network/applicationGateways/agw-web",
+        }),
+        name: z.string().meta({ description: "Name of the resource.", example: "agw-web" }),
+      })
       .nullable()
       .meta({ description: "Resource that a discovery of dependencies found. Null if a person added the endpoint." }),
     serial: z
       .string()
       .nullable()
-      .meta({ description: "Serial number of the last served certificate, hexadecimal. Null if none was read." }),
+      .meta({
+        description: "Serial number of the last served certificate, hexadecimal. Null if none was read.",
+        example: "0423a1b96f4d2c7e8890ab12cd34ef560712",
+      }),
     current: z
       .boolean()
       .nullable()
@@ -80,7 +96,10 @@ export const ServedCertificate = z
 export const CertificateEndpoint = ServedCertificate.extend({
   assetId: certificateId,
   addedAt: instant.meta({ description: "Time when the endpoint was added." }),
-  addedBy: z.string().meta({ description: "User who added the endpoint. `system` for a discovery of dependencies." }),
+  addedBy: z.string().meta({
+    description: "User who added the endpoint. `system` for a discovery of dependencies.",
+    example: "maria.lopez",
+  }),
 }).meta({ id: "CertificateEndpoint" });
 
 export const EndpointList = pageOf(CertificateEndpoint, "CertificateEndpointList");

@@ -21,12 +21,6 @@ interface Loss {
 
 const LOSSES: readonly Loss[] = [
   {
-    table: "AlertRules",
-    upTo: "7af1c37d",
-    isIn: ({ alertType }) => alertType === "staleEndpoint",
-    line: (count) => `Alert rules of the type staleEndpoint: ${count}. This build can't read them. Delete them first.`,
-  },
-  {
     table: "RotationPolicies",
     upTo: "7af1c37d",
     isIn: ({ maintenanceWindow_json: window }) => window !== undefined,
@@ -38,6 +32,12 @@ const LOSSES: readonly Loss[] = [
     upTo: "7af1c37d",
     isIn: ({ maintenanceWindow_json: window, endedAt }) => window !== undefined && endedAt === undefined,
     line: (count) => `Rotations that wait for a maintenance window: ${count}. This build continues them at any time.`,
+  },
+  {
+    table: "AlertRules",
+    upTo: "7af1c37d",
+    isIn: ({ alertType }) => alertType === "staleEndpoint",
+    line: (count) => `Alert rules of the type staleEndpoint: ${count}. This build can't read them. Delete them first.`,
   },
   {
     table: "Assets",
