@@ -195,7 +195,7 @@ test("path parameters and a few of queries are required, all other query paramet
     name === "q" || (operationId === "removeCertificateEndpoint" && name !== "port");
   for (const { operationId, parameters = [] } of operations()) {
     for (const { name, in: where, required = false } of parameters) {
-      const mustBe = where === "path" || requiredInQuery(operationId!, name);
+      const mustBe = where === "path" || requiredInQuery(operationId, name);
       expect({ operationId, name, where, required }).toEqual({ operationId, name, where, required: mustBe });
     }
   }
