@@ -63,13 +63,10 @@ export const ServedCertificate = z
       })
       .nullable()
       .meta({ description: "Resource that a discovery of dependencies found. Null if a person added the endpoint." }),
-    serial: z
-      .string()
-      .nullable()
-      .meta({
-        description: "Serial number of the last served certificate, hexadecimal. Null if none was read.",
-        example: "0423a1b96f4d2c7e8890ab12cd34ef560712",
-      }),
+    serial: z.string().nullable().meta({
+      description: "Serial number of the last served certificate, hexadecimal. Null if none was read.",
+      example: "0423a1b96f4d2c7e8890ab12cd34ef560712",
+    }),
     current: z
       .boolean()
       .nullable()

@@ -4,8 +4,6 @@ import { audited } from "../audit/audited.ts";
 import { type AssetLocation, type AssetRecord, assetId, fingerprint, locationsOf } from "../inventory/asset.ts";
 import type { Moment } from "../inventory/asset-status.ts";
 import type { AssetQueries } from "../inventory/query.ts";
-import { VAULTS, Vaults, vaultKey } from "../inventory/vault.ts";
-import { CloudFailure } from "../platform/azure/failure.ts";
 import type { KeyVaults } from "../platform/azure/key-vault.ts";
 import { isServiceVault } from "../platform/azure/service-key-vault.ts";
 import type { Config } from "../platform/config/config.ts";
@@ -13,48 +11,30 @@ import type { Caller } from "../platform/http/endpoint.ts";
 import { filteredPage } from "../platform/http/filtered-page.ts";
 import type { Page, PageRequest } from "../platform/http/paging.ts";
 import { invalidBody, notFound, Problem } from "../platform/http/problem.ts";
-import { Unreachable } from "../platform/outgoing/outgoing.ts";
-import { createTlsHandshake, type TlsHandshake } from "../platform/outgoing/tls-handshake.ts";
 import type { Clock, Logger } from "../platform/runtime.ts";
 import { repeatOnConflict } from "../platform/storage/conflict.ts";
 import { keysOnly, type Row, withoutKeys } from "../platform/storage/entity.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import type { StorageCorrupt, Tables } from "../platform/storage/tables.ts";
-import { MINUTE_MS, SECOND_MS } from "../platform/time.ts";
+import { endpointCheck } from "./check-endpoint.ts";
+import { type DiscoveredHost, replaceDiscovered } from "./discovered-endpoints.ts";
 import {
   addedKey,
   type CheckMessage,
   DEFAULT_PORT,
-  discoveredKey,
   ENDPOINTS,
   type EndpointRecord,
   Endpoints,
   endpointRange,
   isDiscovered,
-  isHostName,
   KEYS_PER_MESSAGE,
   MAX_ADDED,
-  MAX_DISCOVERED,
   type Platform,
   QUEUE,
 } from "./endpoint.ts";
-import { afterCheck, type CurrentVersion, type Handshake } from "./endpoint-state.ts";
-import { createServedChainReader } from "./served-chain.ts";
 
-/** Time limit of one handshake, with the resolution of the name. */
-const HANDSHAKE_TIMEOUT_MS = 10 * SECOND_MS;
 /** Handshakes of one process at the same time. */
 const HANDSHAKES_AT_ONCE = 10;
-
-/** A host at which a resource serves a certificate, as a discovery found it. */
-export interface DiscoveredHost {
-  vaultName: string;
-  /** Name of the certificate. */
-  name: string;
-  host: string;
-  platform: Platform;
-  resource: { id: string; name: string };
-}
 
 /** A host and port of a certificate, as a request names them. */
 interface EndpointAddress {
@@ -103,82 +83,12 @@ export function createCertificateEndpoints(deps: {
   problemsFound: () => Promise<void>;
   clock: Clock;
   log: Logger;
-  handshake?: TlsHandshake;
 }): CertificateEndpoints {
   const { tables, queues, audit, config, inventory, clock, log } = deps;
-  const handshake =
-    deps.handshake ??
-    createTlsHandshake({
-      ranges: config.ENDPOINT_PRIVATE_RANGES,
-      remedy: "ENDPOINT_PRIVATE_RANGES names the private addresses that may be checked.",
-      timeoutMs: HANDSHAKE_TIMEOUT_MS,
-    });
-  const chains = createServedChainReader(config.ENDPOINT_AUTHORITIES);
   const ports = new Set([DEFAULT_PORT, ...config.ENDPOINT_PORTS]);
+  const createCheck = endpointCheck({ ...deps, ports });
 
   const onCorrupt = ({ message }: StorageCorrupt) => log.error("An endpoint was skipped", { row: message });
-
-  async function readServed({ host, port }: Pick<EndpointRecord, "host" | "port">): Promise<Handshake> {
-    // The setting may have changed since the endpoint was added.
-    if (!ports.has(port)) return { failure: `ENDPOINT_PORTS does not contain the port ${port}.`, blocked: true };
-    try {
-      const { certificates, protocol } = await handshake.read(host, port);
-      const facts = await chains.read(certificates, host);
-      if (facts) return { facts, protocol };
-      return { failure: `${host}:${port} sent a certificate that can't be read.`, blocked: false };
-    } catch (error) {
-      if (error instanceof Unreachable) return { failure: error.message, blocked: error.permanent };
-      throw error;
-    }
-  }
-
-  /** Returns the current version as the vault has it now, because the inventory can be hours old. */
-  async function versionInVault(asset: AssetRecord): Promise<CurrentVersion> {
-    const known = versionOf(asset);
-    const vault = await tables.get(Vaults, VAULTS, vaultKey(asset.vaultName));
-    if (!vault) return known;
-    try {
-      const client = deps.keyVaults.open(vault);
-      const answer = await client.certificate(asset.name, AbortSignal.timeout(MINUTE_MS));
-      const { issued } = answer.read();
-      if (!issued || issued.serialNumber === known.serial) return known;
-      // The next scan reads when the version was created. Until then the platform has its full time from now.
-      const createdOn = Math.floor(clock.now().getTime() / SECOND_MS);
-      return { serial: issued.serialNumber, notBefore: issued.notBefore, createdOn };
-    } catch (error) {
-      if (!(error instanceof CloudFailure)) throw error;
-      log.warn("The current version of a certificate could not be read", { asset: assetId(asset), code: error.code });
-      // The served certificate can be a version that no scan has seen yet.
-      return { ...known, serial: undefined };
-    }
-  }
-
-  /**
-   * Creates the function that returns an endpoint's record after a check. Certificates are read once. Undefined if the inventory
-   * does not have the certificate.
-   */
-  function createCheck(): (endpoint: EndpointRecord) => Promise<EndpointRecord | undefined> {
-    const assets = new Map<string, Promise<AssetRecord | undefined>>();
-    const versions = new Map<string, Promise<CurrentVersion>>();
-    const once = <T>(known: Map<string, Promise<T>>, key: string, read: () => Promise<T>): Promise<T> => {
-      if (!known.has(key)) known.set(key, read());
-      return known.get(key)!;
-    };
-    return async (endpoint) => {
-      const id = assetId({ ...endpoint, type: "certificate" });
-      const asset = await once(
-        assets,
-        id,
-        async () => (await inventory.assets.get(id, await inventory.moment()))?.asset,
-      );
-      if (!asset) return undefined;
-      const served = await readServed(endpoint);
-      const known = versionOf(asset);
-      const isKnown = "failure" in served || served.facts.serial === known.serial;
-      const version = isKnown ? known : await once(versions, id, () => versionInVault(asset));
-      return afterCheck(endpoint, served, version, clock.now());
-    };
-  }
 
   /** Checks endpoints and stores the results. Returns their rows. */
   async function checkAll(rows: readonly Row<EndpointRecord>[]): Promise<Row<EndpointRecord>[]> {
@@ -302,40 +212,7 @@ export function createCertificateEndpoints(deps: {
       return await audited(audit, event, async () => await checkAll(await rowsOf(certificate)));
     },
 
-    async replaceDiscovered(hosts) {
-      const now = clock.now().toISOString();
-      const wanted = new Map<string, EndpointRecord>();
-      const counts = new Map<string, number>();
-      for (const { vaultName, name, host: text, platform, resource } of hosts) {
-        const host = text.toLowerCase();
-        if (!isHostName(host)) continue;
-        const key = discoveredKey({ vaultName, name }, host, DEFAULT_PORT);
-        const id = assetId({ vaultName, type: "certificate", name });
-        const count = counts.get(id) ?? 0;
-        if (wanted.has(key) || count >= MAX_DISCOVERED) continue;
-        counts.set(id, count + 1);
-        const added = { addedAt: now, addedBy: "system" };
-        wanted.set(key, { vaultName, name, host, port: DEFAULT_PORT, platform, resource, ...added });
-      }
-      for await (const rows of tables.pages(Endpoints, { ...endpointRange(), onCorrupt })) {
-        for (const row of rows) {
-          const { rowKey } = row;
-          const same = wanted.get(isDiscovered(rowKey) ? rowKey : discoveredKey(row, row.host, row.port));
-          if (same) {
-            // A person added the same endpoint, or an earlier discovery found it.
-            wanted.delete(discoveredKey(row, row.host, row.port));
-            const isSame = row.platform === same.platform && row.resource?.id === same.resource?.id;
-            if (isDiscovered(rowKey) && !isSame) {
-              const { platform, resource } = same;
-              await tables.modify(Endpoints, ENDPOINTS, rowKey, (stored) =>
-                stored ? { ...withoutKeys(stored), platform, ...(resource && { resource }) } : undefined,
-              );
-            }
-          } else if (isDiscovered(rowKey)) await tables.remove(Endpoints, ENDPOINTS, rowKey);
-        }
-      }
-      for (const [key, record] of wanted) await tables.put(Endpoints, ENDPOINTS, key, record);
-    },
+    replaceDiscovered: (hosts) => replaceDiscovered(hosts, { tables, clock, onCorrupt }),
 
     async sendChecks() {
       let isLicensed: boolean | undefined;
@@ -363,12 +240,6 @@ export function createCertificateEndpoints(deps: {
     },
   };
 }
-
-const versionOf = ({ certificate, createdOn }: AssetRecord): CurrentVersion => ({
-  serial: certificate?.serialNumber,
-  notBefore: certificate?.notBefore,
-  createdOn,
-});
 
 /** Returns whether the ID is that of a certificate in a key vault, and not of a directory's credential. */
 const isVaultCertificate = (id: string): boolean => locationsOf(id).length === 1;

@@ -2,7 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import * as z from "zod";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
-import type { DiscoveredHost } from "../certificates/endpoints.ts";
+import type { DiscoveredHost } from "../certificates/discovered-endpoints.ts";
 import {
   type AssetLocation,
   type AssetRecord,

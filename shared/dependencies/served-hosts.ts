@@ -1,5 +1,5 @@
+import type { DiscoveredHost } from "../certificates/discovered-endpoints.ts";
 import type { Platform } from "../certificates/endpoint.ts";
-import type { DiscoveredHost } from "../certificates/endpoints.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import type { ConsumerKind } from "./edge.ts";
 import { assetOfEdge, EDGES, Edges, rangeOf } from "./rows.ts";
