@@ -125,7 +125,7 @@ const TENANT = "11111111-2222-4333-8444-555555555555";
 
 /** Addresses of the views of created objects: an alert rule, an entry of the alert history, an application and so on. */
 export type SeedAddresses = Record<
-  "rule" | "entry" | "application" | "credential" | "rotation" | "record" | "tenant" | "certificate",
+  "rule" | "entry" | "application" | "credential" | "rotation" | "record" | "tenant",
   string
 >;
 
@@ -176,9 +176,6 @@ export async function createSeedData(service: Service): Promise<SeedAddresses> {
     clientId: TENANT,
     clientSecret: "client secret",
   });
-  const certificate = "kv-certificates.certificate.shop";
-  // The name does not exist, so that the page shows a problem.
-  await create("POST", "/api/assets/dependencies/endpoints", { assetId: certificate, host: "shop.contoso.invalid" });
   const generate = { length: 32, alphabet: "hex" };
   const { rotationId } = await create("POST", "/api/assets/dependencies/rotate/kv-shop.secret.gone", {
     generate,
@@ -210,6 +207,5 @@ export async function createSeedData(service: Service): Promise<SeedAddresses> {
     rotation: `/rotation/${rotationId}`,
     record: `/sync/${record.recordId}`,
     tenant: `/b2c/${TENANT}`,
-    certificate: `/inventory/${certificate}`,
   };
 }
