@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { ServedCertificate, servedView } from "../shared/certificates/endpoints-api.ts";
 import {
   progressView,
   Scan,
@@ -24,6 +25,7 @@ import {
   VaultQuery,
   vaultView,
 } from "../shared/inventory/api.ts";
+import { sourceOf } from "../shared/inventory/asset.ts";
 import { ASSETS_CSV_EXAMPLE, assetsCsv } from "../shared/inventory/csv.ts";
 import {
   ChangeList,
@@ -208,6 +210,13 @@ const assetParams = z.object({
   }),
 });
 
+const AssetAnswer = AssetDetails.extend({
+  served: z.array(ServedCertificate).optional().meta({
+    description:
+      "For a certificate in a key vault, with a PRO license: the endpoints that are known to serve the certificate, with the result of the last check of each.",
+  }),
+}).meta({ id: "AssetDetails" });
+
 const getAsset = endpoint({
   name: "getAsset",
   method: "GET",
@@ -217,13 +226,19 @@ const getAsset = endpoint({
   access: "user",
   tier: "core",
   params: assetParams,
-  responds: { 200: AssetDetails },
+  responds: { 200: AssetAnswer },
   handle: async ({ params, services }) => {
     const moment = await services.inventory.moment();
     const asset = await services.inventory.assets.get(params.asset_id, moment);
     if (!asset) throw notFound(`The asset ${params.asset_id.slice(0, 300)}`);
-    const { config } = services;
-    return ok(assetDetailsView(asset, moment, { ownerTag: config.OWNER_TAG, portal: portalOf(config) }));
+    const { config, certificateEndpoints } = services;
+    const { vaultName, type, name } = asset.asset;
+    const isServed = type === "certificate" && sourceOf(asset.asset) === "keyVault" && (await services.licensed());
+    const endpoints = isServed ? await certificateEndpoints.ofCertificate({ vaultName, name }) : undefined;
+    return ok({
+      ...assetDetailsView(asset, moment, { ownerTag: config.OWNER_TAG, portal: portalOf(config) }),
+      ...(endpoints && { served: endpoints.map((row) => servedView(row, services.clock.now())) }),
+    });
   },
 });
 

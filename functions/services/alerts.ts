@@ -1,4 +1,5 @@
 import { type Alerts, createAlerts } from "../../shared/alerts/alerts.ts";
+import { createEndpointNotices } from "../../shared/alerts/endpoint-notices.ts";
 import { createReferenceNotices } from "../../shared/alerts/reference-notices.ts";
 import { createStorageNotices } from "../../shared/alerts/storage-notices.ts";
 import { createSyncNotices } from "../../shared/alerts/sync-notices.ts";
@@ -20,7 +21,9 @@ import type { Platform } from "./platform.ts";
 export function createAlertServices(
   platform: Platform,
   { access, sso, compliance, sync }: Pick<AccessServices, "access" | "sso"> & { compliance: Compliance; sync: Sync },
-  later: () => Pick<AutomationServices, "dependencies" | "logs" | "rotationNotices"> & { b2c: B2c },
+  later: () => Pick<AutomationServices, "dependencies" | "logs" | "rotationNotices" | "certificateEndpoints"> & {
+    b2c: B2c;
+  },
 ): Alerts {
   const { config, clock, randomness, log, tables, queues, settings, audit, mail, serviceKeyVault, identity } = platform;
   const { licensed, licensing, unreadableRows } = platform;
@@ -54,6 +57,7 @@ export function createAlertServices(
       createStorageNotices(unreadableRows),
       createReferenceNotices({ unresolved: (from) => later().dependencies.references.unresolved(from) }),
       createUsageNotices({ unexpected: (from) => later().logs.usage.unexpected(from) }),
+      createEndpointNotices({ stale: () => later().certificateEndpoints.stale() }, { clock }),
     ],
   });
 }

@@ -2,6 +2,7 @@ import type { AutomationSource } from "../../shared/alerts/automation-events.ts"
 import { createRotationNotices } from "../../shared/alerts/rotation-notices.ts";
 import type { ApplicationsService } from "../../shared/applications/applications.ts";
 import type { Audit } from "../../shared/audit/audit.ts";
+import { type CertificateEndpoints, createCertificateEndpoints } from "../../shared/certificates/endpoints.ts";
 import type { Compliance } from "../../shared/compliance/compliance.ts";
 import { createAzureEdges } from "../../shared/dependencies/azure/source.ts";
 import { createConsumersOfSecrets } from "../../shared/dependencies/consumers/consumers.ts";
@@ -20,6 +21,7 @@ import { createAppConfigurationReferences } from "../../shared/platform/azure/ap
 import { createArm } from "../../shared/platform/azure/arm.ts";
 import type { Graph } from "../../shared/platform/azure/graph.ts";
 import type { Identity } from "../../shared/platform/azure/identity.ts";
+import type { KeyVaults } from "../../shared/platform/azure/key-vault.ts";
 import { createLogAnalytics } from "../../shared/platform/azure/log-analytics.ts";
 import type { ResourceManager } from "../../shared/platform/azure/resource-manager.ts";
 import { createRoleAssignments } from "../../shared/platform/azure/role-assignments.ts";
@@ -57,6 +59,7 @@ import type { Sync } from "../../shared/sync/sync.ts";
  */
 export interface AutomationServices {
   dependencies: Dependencies;
+  certificateEndpoints: CertificateEndpoints;
   logs: Logs;
   matches: MatchFinder;
   policies: RotationPolicies;
@@ -89,6 +92,7 @@ export function createAutomation(deps: {
   resourceManager: ResourceManager;
   serviceKeyVault: ServiceKeyVault | undefined;
   vaultSecrets: VaultSecretsClients;
+  keyVaults: KeyVaults;
   inventory: Inventory;
   applications: ApplicationsService;
   rescans: Pick<Rescans, "requestForChange">;
@@ -153,6 +157,18 @@ export function createAutomation(deps: {
     createSyncSource(sync),
     logs.source,
   ];
+  const certificateEndpoints = createCertificateEndpoints({
+    tables,
+    queues,
+    audit,
+    config,
+    inventory,
+    keyVaults: deps.keyVaults,
+    licensed,
+    problemsFound: ended,
+    clock,
+    log,
+  });
   const dependencies: Dependencies = createDependencies({
     tables,
     queues,
@@ -168,7 +184,10 @@ export function createAutomation(deps: {
       return certain.map(({ secret: { vaultName, name } }) => ({ vaultName, type: "secret", name }));
     },
     referencesChanged: compliance.referencesChanged,
-    ended,
+    ended: async ({ mayHaveChanged }) => {
+      if (mayHaveChanged) await certificateEndpoints.replaceDiscovered(await dependencies.servedHosts());
+      await ended();
+    },
     licensed,
     clock,
     randomness,
@@ -283,6 +302,7 @@ export function createAutomation(deps: {
 
   return {
     dependencies,
+    certificateEndpoints,
     logs,
     matches,
     policies,

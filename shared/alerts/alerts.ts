@@ -326,6 +326,7 @@ function exampleOf(rule: RuleRecord, now: Date): Item {
     case "referenceUnresolved":
     case "unexpectedReader":
     case "rowUnreadable":
+    case "staleEndpoint":
       return automationExample(rule.alertType, now);
     case "complianceViolation":
       return {

@@ -16,7 +16,8 @@ export type AutomationType =
   | "syncFailed"
   | "referenceUnresolved"
   | "unexpectedReader"
-  | "rowUnreadable";
+  | "rowUnreadable"
+  | "staleEndpoint";
 
 /** An event that may cause a notification. */
 export interface PendingNotice {
@@ -38,7 +39,12 @@ export interface AutomationSource {
 const LATE_MS = DAY_MS;
 
 /** Types of failures that persist until they are fixed. A rule's first evaluation reports existing failures, whatever their age. */
-const PERSISTING_TYPES: ReadonlySet<AutomationType> = new Set(["syncFailed", "referenceUnresolved", "rowUnreadable"]);
+const PERSISTING_TYPES: ReadonlySet<AutomationType> = new Set([
+  "syncFailed",
+  "referenceUnresolved",
+  "rowUnreadable",
+  "staleEndpoint",
+]);
 
 /** Returns events since the rule's activation without an earlier notification. */
 export async function automationItems(
@@ -125,6 +131,17 @@ export function automationExample(type: AutomationType, now: Date): AutomationIt
       what: "can't be read",
       why: "Example: the signature does not match the content.",
       done: "Answers leave the row out.",
+      safe: "",
+      next: "No action is needed.",
+    };
+  }
+  if (type === "staleEndpoint") {
+    return {
+      ...example,
+      title: "kv-example/example-certificate at www.example.com:443",
+      what: "is not served as it should be",
+      why: "Example: An earlier version of the certificate is served.",
+      done: "No changes were made at www.example.com:443.",
       safe: "",
       next: "No action is needed.",
     };

@@ -134,6 +134,7 @@ export function createItemFinder(deps: ItemFinderDeps) {
       case "referenceUnresolved":
       case "unexpectedReader":
       case "rowUnreadable":
+      case "staleEndpoint":
         return withoutResolutions(
           await automationItems(rule, from, { sources: deps.automation, notifications }, MAX_ITEMS),
         );

@@ -47,6 +47,7 @@ const AUTOMATION_HEADLINES: Partial<Record<AlertType, string>> = {
   referenceUnresolved: "Key Vault references are not resolved",
   unexpectedReader: "assets were read by unexpected identities",
   rowUnreadable: "stored rows can't be read",
+  staleEndpoint: "endpoints don't serve their certificate as they should",
 };
 
 const IN_EACH_ALERT = "Each alert names the next step.";
@@ -67,6 +68,7 @@ const NEXT_STEPS: Partial<Record<AlertType, string>> = {
   referenceUnresolved: IN_EACH_ALERT,
   unexpectedReader: IN_EACH_ALERT,
   rowUnreadable: IN_EACH_ALERT,
+  staleEndpoint: IN_EACH_ALERT,
   breakGlass: "If nobody expected this sign-in, end the sessions of the account and change its password.",
 };
 

@@ -25,6 +25,7 @@ export const ALERT_TYPES = [
   "referenceUnresolved",
   "unexpectedReader",
   "rowUnreadable",
+  "staleEndpoint",
 ] as const;
 export type AlertType = (typeof ALERT_TYPES)[number];
 /**
@@ -42,10 +43,10 @@ export const hasThresholds = (type: AlertType): boolean => type === "expiration"
 export const isTracked = (type: AlertType): boolean =>
   isAboutExpiry(type) || type === "complianceViolation" || type === "scanFailure";
 
-/** Returns whether a type is about rotation, sync, dependency discovery, or stored rows that can't be read. */
+/** Returns whether a type is about rotation, sync, dependency discovery, stored rows that can't be read, or endpoints of certificates. */
 export const isAboutAutomation = (type: AlertType): boolean =>
   type.startsWith("rotation") ||
-  ["syncFailed", "referenceUnresolved", "unexpectedReader", "rowUnreadable"].includes(type);
+  ["syncFailed", "referenceUnresolved", "unexpectedReader", "rowUnreadable", "staleEndpoint"].includes(type);
 
 export const DELIVERY_METHODS = ["email", "webhook", "teams", "slack", "pagerDuty", "serviceNow"] as const;
 export type DeliveryMethod = (typeof DELIVERY_METHODS)[number];

@@ -238,6 +238,7 @@ const EVENTS: Record<AlertType, { item: z.ZodType; summary: string }> = {
   referenceUnresolved: { item: EventAutomation, summary: "Key Vault references are not resolved" },
   unexpectedReader: { item: EventAutomation, summary: "Assets were read by unexpected identities" },
   rowUnreadable: { item: EventAutomation, summary: "Stored rows can't be read" },
+  staleEndpoint: { item: EventAutomation, summary: "Endpoints don't serve their certificate as they should" },
 };
 
 const eventMembers = {

@@ -2,6 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import * as z from "zod";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
+import type { DiscoveredHost } from "../certificates/discovered-endpoints.ts";
 import {
   type AssetLocation,
   type AssetRecord,
@@ -48,6 +49,7 @@ import {
   type UnitRecord,
 } from "./rows.ts";
 import { failRun, QUEUE, type WorkDeps, workOnRun } from "./run-work.ts";
+import { servedHosts } from "./served-hosts.ts";
 
 export { QUEUE } from "./run-work.ts";
 /** Queue message that starts or continues a discovery run. */
@@ -133,6 +135,11 @@ export interface Dependencies {
   certificateUses(vaultName: string | undefined): Promise<Map<string, CertificateUse> | undefined>;
   /** Returns the consumers of the assets of one vault or of all, as `certificateUses`. */
   consumersOfAssets(vaultName: string | undefined): Promise<AsyncGenerator<AssetConsumer> | undefined>;
+  /**
+   * Returns the host names at which consumers serve certificates of key vaults. Makes one request per 1,000 dependencies. A secret
+   * with the name of a certificate is the certificate with its key.
+   */
+  servedHosts(): Promise<DiscoveredHost[]>;
   /** The references to vaults in the configuration of resources, for compliance and alerts. */
   readonly references: Pick<References, "ofVault" | "unresolved">;
 }
@@ -154,8 +161,8 @@ export function createDependencies(deps: {
   secretsStoring?: (credential: { appId: string; keyId: string }) => Promise<AssetLocation[]>;
   /** Requests a compliance evaluation of these assets of a vault (`<type>.<name>`). */
   referencesChanged: (vaultName: string, assets: string[]) => Promise<void>;
-  /** Called after a run that may have changed something. */
-  ended: () => Promise<void>;
+  /** Called before a run ends, again after a crash. `mayHaveChanged`: whether dependencies may have changed. */
+  ended: (run: { mayHaveChanged: boolean }) => Promise<void>;
   /** Returns whether there is a PRO license. Without one no run starts. */
   licensed: () => Promise<boolean>;
   clock: Clock;
@@ -342,6 +349,8 @@ export function createDependencies(deps: {
 
     consumersOfAssets: async (vaultName) =>
       (await areConsumersKnown()) ? consumersOfAssets(tables, vaultName) : undefined,
+
+    servedHosts: () => servedHosts(tables),
 
     async usage(id) {
       const { asset } = await assetOf(id, await inventory.moment());

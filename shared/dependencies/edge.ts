@@ -92,6 +92,8 @@ export const Edge = z.object({
   copy: z.boolean().optional(),
   /** For a copy of keys of an Azure resource: the names of the keys, which can be others than the asset stores. */
   keyNames: z.array(z.string()).optional(),
+  /** For a certificate: the host names at which the consumer serves it. */
+  hosts: z.array(z.string()).optional(),
   /** Whether the platform can resolve the reference now, with its own status, such as `AccessToKeyVaultDenied`. */
   state: z.object({ resolved: z.boolean(), status: z.string(), version: z.string().optional() }).optional(),
 });

@@ -55,7 +55,7 @@ export interface WorkDeps extends ReadDeps {
   runs: RunStore<RunRecord>;
   references: Pick<References, "requestEvaluations" | "removeOld">;
   /** Called after a run that may have changed something. */
-  ended: () => Promise<void>;
+  ended: (run: { mayHaveChanged: boolean }) => Promise<void>;
   clock: Clock;
   randomness: Randomness;
   log: Logger;
@@ -271,7 +271,7 @@ async function recordEnd(ending: Row<RunRecord>, deps: WorkDeps): Promise<void> 
     run = await changeRun(run, { type: "entryMoved", entryId }, deps);
   };
   await recordRunEnd(audit, event, { ...deps, storeEntryId });
-  await deps.ended();
+  await deps.ended({ mayHaveChanged: mode === "full" || changed !== 0 });
   await runs.end(run, end);
   log.info("Dependencies were read", { runId, ...details });
 }

@@ -175,6 +175,7 @@ export const Asset = z
   })
   .meta({ id: "Asset" });
 
+/** An asset with its explanations. The endpoint adds members of other areas, and the name of the schema. */
 export const AssetDetails = Asset.extend({
   statusRule: z.enum(STATUS_RULES).meta({
     description:
@@ -189,7 +190,7 @@ export const AssetDetails = Asset.extend({
     example:
       "https://portal.azure.com/#asset/Microsoft_Azure_KeyVault/Secret/https://kv-payments.vault.azure.net/secrets/db-password",
   }),
-}).meta({ id: "AssetDetails" });
+});
 
 export const toInstant = (seconds: number | undefined): string | null =>
   seconds === undefined ? null : new Date(seconds * 1000).toISOString();

@@ -20,6 +20,7 @@ import * as applications from "../applications/application.ts";
 import { Approvals } from "../approvals/approval.ts";
 import * as audit from "../audit/rows.ts";
 import * as b2c from "../b2c/tenant.ts";
+import { ENDPOINTS, Endpoints } from "../certificates/endpoint.ts";
 import * as compliance from "../compliance/compliance-rows.ts";
 import * as usage from "../dependencies/logs/rows.ts";
 import * as dependencies from "../dependencies/rows.ts";
@@ -252,6 +253,7 @@ export const OTHER_ROWS: readonly StoredKind[] = [
   ...runs(dependencies.Runs, "runs"),
   rows(dependencies.UnitWorks, "run:*", "*"),
   rows(usage.WorkspaceRows, "workspaces", "*"),
+  rows(Endpoints, ENDPOINTS, "e|*"),
   rows(usage.AssetUses, "*", "a|*"),
   rows(usage.VaultUses, "*", "v|*", (_key, partition) => partition !== "unused"),
   rows(usage.SignIns, "*", "s|*"),

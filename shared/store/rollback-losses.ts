@@ -34,6 +34,12 @@ const LOSSES: readonly Loss[] = [
     line: (count) => `Rotations that wait for a maintenance window: ${count}. This build continues them at any time.`,
   },
   {
+    table: "AlertRules",
+    upTo: "7af1c37d",
+    isIn: ({ alertType }) => alertType === "staleEndpoint",
+    line: (count) => `Alert rules of the type staleEndpoint: ${count}. This build can't read them. Delete them first.`,
+  },
+  {
     table: "Assets",
     upTo: "fc16f64b",
     isIn: ({ renewal_json: renewal }) => renewal !== undefined,

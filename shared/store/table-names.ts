@@ -15,6 +15,7 @@ export const TABLE_NAMES = [
   "AuditEntries",
   "AuditIndex",
   "B2c",
+  "CertificateEndpoints",
   "Compliance",
   "Dependencies",
   "Devops",

@@ -94,6 +94,7 @@ test("a finder returns uses or a cloud failure for any properties of a resource,
     frontDoor: { secrets: async () => emptyList },
     sql: { encryptionProtector: async () => ({ serverKeyType: "ServiceManaged", autoRotationEnabled: false }) },
     vaultOfConnection: async () => "kv-main",
+    hostsServing: async () => [],
     entitledTo: async () => [],
   } as unknown as FinderContext;
   // Property names and values that finders look for. `hunter2hunter2` stands for a secret value that must not be reported.

@@ -156,10 +156,12 @@ test("no example contradicts its schema", () => {
 test("parameters of queries have the type and the bounds that the service accepts", () => {
   const counts = { boolean: 0, integer: 0 };
   for (const { operationId, parameters = [] } of operationsOf(document)) {
-    const { query } = endpoints.find(({ name }) => name === operationId)!;
+    const { query, example } = endpoints.find(({ name }) => name === operationId)!;
+    // The parameters that the operation requires.
+    const given = { ...(operationId === "removeCertificateEndpoint" && example?.query) };
     const accepts = (name: string, value: unknown): boolean => {
       try {
-        return (parse(query!, { [name]: String(value) }, "query") as Record<string, unknown>)[name] === value;
+        return (parse(query!, { ...given, [name]: String(value) }, "query") as Record<string, unknown>)[name] === value;
       } catch {
         return false;
       }

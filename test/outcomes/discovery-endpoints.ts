@@ -52,6 +52,53 @@ export function subscriptionEndpoints(context: EndpointContext): ChangingEndpoin
   ];
 }
 
+/** Returns the entries for endpoints that serve the certificate `www`. */
+export function certificateEndpoints(context: EndpointContext): ChangingEndpoint[] {
+  const { service, call, token, nextNumber } = context;
+  const path = "/api/assets/dependencies/endpoints";
+  const assetId = "kv-one.certificate.www";
+  const read = async (): Promise<{ host: string }[]> => (await call("GET", `${path}?assetId=${assetId}`)).items;
+  const addressOf = (host: string) => `${path}?assetId=${assetId}&host=${host}`;
+  /** Removes the endpoints of earlier requests, because a certificate can have five. Returns a host that was not used before. */
+  async function newHost(): Promise<string> {
+    for (const { host } of await read()) await service.call("DELETE", addressOf(host), { token: token() });
+    return `www${nextNumber()}.localhost`;
+  }
+  const exists = async (host: string) => (await read()).some((endpoint) => endpoint.host === host);
+  return [
+    {
+      endpoint: `POST ${path}`,
+      async prepare() {
+        const host = await newHost();
+        return {
+          method: "POST",
+          path,
+          options: { body: { assetId, host } },
+          status: 201,
+          allowedOnRepeat: [201, 409],
+          state: async () => ((await exists(host)) ? "done" : "undone"),
+          event: "certificateEndpoint.added",
+        };
+      },
+    },
+    {
+      endpoint: `DELETE ${path}`,
+      async prepare() {
+        const host = await newHost();
+        await call("POST", path, { assetId, host });
+        return {
+          method: "DELETE",
+          path: addressOf(host),
+          status: 200,
+          allowedOnRepeat: [200, 404],
+          state: async () => ((await exists(host)) ? "undone" : "done"),
+          event: "certificateEndpoint.removed",
+        };
+      },
+    },
+  ];
+}
+
 /** Returns the entries for starting and cancelling scans. */
 export function scanEndpoints(context: EndpointContext): ChangingEndpoint[] {
   const { services, call } = context;

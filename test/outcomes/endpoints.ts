@@ -7,7 +7,7 @@ import { ruleEndpoints, sentAlertEndpoints, snoozeEndpoints } from "./alert-endp
 import { b2cEndpoints } from "./b2c-endpoints.ts";
 import type { ChangingEndpoint } from "./changing-endpoint.ts";
 import { complianceEndpoints } from "./compliance-endpoints.ts";
-import { scanEndpoints, subscriptionEndpoints } from "./discovery-endpoints.ts";
+import { certificateEndpoints, scanEndpoints, subscriptionEndpoints } from "./discovery-endpoints.ts";
 import { createEndpointContext } from "./endpoint-context.ts";
 import { rotationEndpoints } from "./rotation-endpoints.ts";
 import { devopsEndpoints, retentionEndpoints, settingsEndpoints } from "./settings-endpoints.ts";
@@ -16,7 +16,7 @@ import { syncEndpoints } from "./sync-endpoints.ts";
 import { ssoEndpoints, userEndpoints } from "./user-endpoints.ts";
 
 /**
- * Returns the endpoints. The service must have scanned a vault `kv-one` with a secret `db`, and the secret `SECRET`, which
+ * Returns the endpoints. The service must have scanned a vault `kv-one` with a secret `db` and a certificate `www`, and the secret `SECRET`, which
  * contains the credential of the discovered application `APPLICATION` (see `rotation-endpoints.ts`).
  */
 export function changingEndpoints(service: Service, token: () => string): ChangingEndpoint[] {
@@ -39,5 +39,6 @@ export function changingEndpoints(service: Service, token: () => string): Changi
     ...rotationEndpoints(context),
     ...settingsEndpoints(context),
     ...scanEndpoints(context),
+    ...certificateEndpoints(context),
   ];
 }

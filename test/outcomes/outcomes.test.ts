@@ -76,6 +76,7 @@ beforeAll(async () => {
           vaults: [
             {
               name: "kv-one",
+              certificates: [{ name: "www" }],
               secrets: [
                 { name: "db", expiresInDays: 5 },
                 {
@@ -94,6 +95,7 @@ beforeAll(async () => {
       TRUSTED_PROXY_HOPS: "2",
       ALLOW_PRIVATE_WEBHOOK_ADDRESSES: "true",
       LICENSE_KEY: await licence(),
+      ENDPOINT_PRIVATE_RANGES: "127.0.0.0/8",
     },
     shortWaits: true,
   });

@@ -25,6 +25,7 @@ export const UNTESTED_ENDPOINTS: Record<string, string> = {
   "POST /api/automation/sync/records/{record_id}/plan": "reads only",
   "POST /b2c/tenants/test": "reads only",
   "POST /b2c/tenants/{tenant_id}/test": "reads only",
+  "POST /api/assets/dependencies/endpoints/check": "stores only what it reads, and a repeat reads again",
   "POST /alerts/preview": "reads only",
   "POST /alerts/rules/{rule_id}/preview": "reads only",
   ...Object.fromEntries(

@@ -41,6 +41,8 @@ export interface FormCase {
   steps: Step[];
 }
 
+const ENDPOINTS = "/api/assets/dependencies/endpoints?assetId=kv-certificates.certificate.imported";
+
 /** The input of secret fields. forms.ts checks that the page stores it nowhere. */
 export const SECRET = "planted-4e1c-secret";
 
@@ -336,6 +338,32 @@ export const FORM_CASES: Record<string, FormCase> = {
           }),
       },
       { view: () => "/alerts", open: "End snooze: kv-shop/smtp", press: ["End snooze"] },
+    ],
+  },
+  "an endpoint of a certificate": {
+    leftovers: () => [`${ENDPOINTS}&host=www.contoso.invalid`],
+    view: "/inventory/kv-certificates.certificate.imported",
+    steps: [
+      {
+        open: "Add endpoint",
+        wrong: { "Host name": "www.contoso.invalid", Port: "22" },
+        wrongField: "Port",
+        typed: { Port: "443", "Platform, and its time to serve a new version": "Front Door: within 72 hours" },
+        press: ["Add endpoint"],
+        verify: async () =>
+          // The name does not exist, so that the check finds no server.
+          expect(await findItem(ENDPOINTS, "host", "www.contoso.invalid")).toMatchObject({
+            port: 443,
+            platform: "frontDoor",
+            problems: [{ code: "unreachable" }],
+          }),
+      },
+      { open: "Check endpoints", press: ["Check now"] },
+      {
+        open: "Remove: www.contoso.invalid:443",
+        press: ["Remove endpoint"],
+        verify: async () => expect(await service.listAll(ENDPOINTS)).toEqual([]),
+      },
     ],
   },
   owners: {

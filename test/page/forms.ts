@@ -9,7 +9,7 @@ import { FORM_CASES, type FormCase, SECRET, type Step } from "./form-cases.ts";
 
 const FIELD_TIMEOUT_MS = 120_000;
 /** The cases that a normal run tests. A campaign tests all cases. */
-const SAMPLE = ["a ServiceNow rule", "the scope of monitoring", "a B2C tenant"];
+const SAMPLE = ["a ServiceNow rule", "the scope of monitoring", "a B2C tenant", "an endpoint of a certificate"];
 const testedCases = Object.entries(FORM_CASES).filter(([name]) => IS_CAMPAIGN || SAMPLE.includes(name));
 
 /**

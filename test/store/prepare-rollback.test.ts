@@ -36,6 +36,12 @@ const IGNORED: { table: string; columns: Record<string, string>; upTo: EarlierBu
     line: "Rotations that wait for a maintenance window: 1.",
   },
   {
+    table: "AlertRules",
+    columns: { alertType: "staleEndpoint" },
+    upTo: NEWEST,
+    line: "Alert rules of the type staleEndpoint: 1.",
+  },
+  {
     table: "Assets",
     columns: { renewal_json: "{}" },
     upTo: "fc16f64b",

@@ -8,6 +8,7 @@ import { TABLE as APPLICATIONS, Runs as ApplicationRuns } from "../../shared/app
 import { APPROVALS, Approvals } from "../../shared/approvals/approval.ts";
 import { KEYS_PARTITION, PURGES_PARTITION, RecordRow, ROLLBACK } from "../../shared/audit/rows.ts";
 import * as b2c from "../../shared/b2c/tenant.ts";
+import { addedKey, ENDPOINTS, Endpoints } from "../../shared/certificates/endpoint.ts";
 import * as compliance from "../../shared/compliance/compliance-rows.ts";
 import * as usage from "../../shared/dependencies/logs/rows.ts";
 import * as dependencies from "../../shared/dependencies/rows.ts";
@@ -69,6 +70,7 @@ export async function plantRows(tables: Tables, { scanId, vaultName }: { scanId:
   await plantAlerts(tables);
   await plantAutomation(tables, vaultName);
   await plantDependencies(tables, vaultName);
+  await plantEndpoint(tables, vaultName);
   await plantUsage(tables, vaultName);
 }
 
@@ -256,6 +258,18 @@ async function plantDependencies(tables: Tables, vaultName: string): Promise<voi
   await tables.put(activeRuns(dependencies.TABLE), dependencies.RUNS, "active", { runId: ID });
   const work = { source, unit, action: "read", status: "done", attempts: 1 } as const;
   await tables.put(dependencies.UnitWorks, dependencies.runPartition(ID), dependencies.workKey(ID, 0), work);
+}
+
+async function plantEndpoint(tables: Tables, vaultName: string): Promise<void> {
+  const certificate = { vaultName, name: "one" };
+  await tables.put(Endpoints, ENDPOINTS, addedKey(certificate, 0), {
+    ...certificate,
+    host: "one.example",
+    port: 443,
+    platform: "other",
+    addedAt: SINCE,
+    addedBy: "admin",
+  });
 }
 
 async function plantUsage(tables: Tables, vaultName: string): Promise<void> {

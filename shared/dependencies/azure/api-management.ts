@@ -10,6 +10,8 @@ const properties = z.object({
   hostnameConfigurations: z
     .array(
       z.object({
+        /** `Proxy`, `DeveloperPortal`, `Management` … */
+        type: text,
         hostName: text,
         keyVaultId: text,
         certificateStatus: text,
@@ -40,9 +42,15 @@ export const apiManagement: Finder = {
   async find(row, { names, apiManagement, signal }) {
     const automatic = { how: "automatic", slowestSeconds: SLOWEST_SECONDS } as const;
     const locations: ConfigLocation[] = [];
-    for (const { hostName, keyVaultId } of propertiesOf(row, properties).hostnameConfigurations ?? []) {
+    for (const { type, hostName, keyVaultId } of propertiesOf(row, properties).hostnameConfigurations ?? []) {
       // Despite its name this is the address of a secret.
-      locations.push({ evidence: `hostnameConfigurations/${hostName ?? "?"}`, text: keyVaultId, refresh: automatic });
+      locations.push({
+        evidence: `hostnameConfigurations/${hostName ?? "?"}`,
+        text: keyVaultId,
+        refresh: automatic,
+        // The management endpoint is served at another port.
+        ...(type?.toLowerCase() !== "management" && { hosts: [hostName] }),
+      });
     }
     const lists = await Promise.allSettled([
       apiManagement.namedValues(row.id, signal),

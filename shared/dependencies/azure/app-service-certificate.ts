@@ -1,10 +1,30 @@
 import * as z from "zod";
 import { DAY_SECONDS } from "../../platform/time.ts";
-import { type Finder, propertiesOf } from "./finder.ts";
+import { type Finder, propertiesOf, servableHosts } from "./finder.ts";
 import { ASSET_NAME, ofVaultId } from "./key-vault-names.ts";
 
 const text = z.string().nullish();
-const properties = z.object({ keyVaultId: text, keyVaultSecretName: text, keyVaultSecretStatus: text });
+const properties = z.object({
+  keyVaultId: text,
+  keyVaultSecretName: text,
+  keyVaultSecretStatus: text,
+  thumbprint: text,
+});
+
+const states = z
+  .array(z.object({ name: z.string(), sslState: text, thumbprint: text }).catch({ name: "" }))
+  .nullish()
+  .catch([]);
+const siteRow = z.object({ hosts: states });
+
+/** Adds the host names of a row of `SITE_HOSTS` to the host names by thumbprint. Skips a row that does not match. */
+export function addSiteHosts(found: unknown, hosts: Map<string, string[]>): void {
+  for (const { name, sslState, thumbprint } of siteRow.safeParse(found).data?.hosts ?? []) {
+    if (!thumbprint || name === "" || sslState === "Disabled") continue;
+    const key = thumbprint.toUpperCase();
+    hosts.set(key, [...(hosts.get(key) ?? []), name]);
+  }
+}
 
 /**
  * Healthy values of `KeyVaultSecretStatus`. The other values name a problem.
@@ -23,10 +43,12 @@ export const appServiceCertificate: Finder = {
   // Only resources whose properties name a vault are queried.
   properties: "namingVault",
 
-  find(row) {
-    const { keyVaultId, keyVaultSecretName: name, keyVaultSecretStatus: status } = propertiesOf(row, properties);
+  async find(row, { hostsServing }) {
+    const found = propertiesOf(row, properties);
+    const { keyVaultId, keyVaultSecretName: name, keyVaultSecretStatus: status, thumbprint } = found;
     const vault = ofVaultId(keyVaultId);
     if (!vault || !name || !ASSET_NAME.test(name)) return { uses: [] };
+    const hosts = thumbprint ? servableHosts(await hostsServing(thumbprint)) : [];
     return {
       uses: [
         {
@@ -34,6 +56,7 @@ export const appServiceCertificate: Finder = {
           evidence: "keyVaultSecretName",
           refresh: { how: "automatic", slowestSeconds: DAY_SECONDS },
           ...(status && { state: { resolved: RESOLVED.has(status), status } }),
+          ...(hosts.length > 0 && { hosts }),
         },
       ],
     };

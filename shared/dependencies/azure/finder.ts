@@ -35,6 +35,8 @@ export interface Use {
   /** Default: `references`. */
   strength?: Edge["strength"];
   state?: Edge["state"];
+  /** For a certificate: the host names at which the resource serves it. */
+  hosts?: string[];
 }
 
 /** Result of a finder for one resource. */
@@ -55,6 +57,8 @@ export interface FinderContext {
   sql: Sql;
   /** Returns the vault that a Logic Apps connection opens, by resource ID; undefined for other connections. */
   vaultOfConnection(connectionId: string): Promise<string | undefined>;
+  /** Returns the host names of web apps that serve the certificate with this thumbprint. */
+  hostsServing(thumbprint: string): Promise<string[]>;
   /** Returns the assets that an identity may read, by object ID. */
   entitledTo(principalId: string): Promise<EntitledAsset[]>;
   signal?: AbortSignal | undefined;
@@ -103,6 +107,8 @@ export interface ConfigLocation {
   /** Whether the resource uses the newest version although the reference names a version. Such a reference is not pinned. */
   usesNewestVersion?: boolean | null | undefined;
   state?: Edge["state"];
+  /** For a certificate: the host names at which the resource serves it. Wildcards are left out. */
+  hosts?: readonly (string | null | undefined)[] | undefined;
 }
 
 /**
@@ -117,7 +123,7 @@ export function usesIn(
 ): Required<Found> {
   const uses: Use[] = [];
   const invalid: string[] = [];
-  for (const { evidence, text, refresh, usesNewestVersion, state } of locations) {
+  for (const { evidence, text, refresh, usesNewestVersion, state, hosts } of locations) {
     if (text === undefined || text === null || text === "") continue;
     const named = parse(text);
     if (!named) {
@@ -127,10 +133,21 @@ export function usesIn(
     const { version, ...unversioned } = named;
     const isPinned = version !== undefined && !usesNewestVersion;
     const asset = isPinned ? named : unversioned;
-    uses.push({ asset, evidence, refresh: isPinned ? { how: "willBreak" } : refresh, ...(state && { state }) });
+    const names = servableHosts(hosts ?? []);
+    uses.push({
+      asset,
+      evidence,
+      refresh: isPinned ? { how: "willBreak" } : refresh,
+      ...(state && { state }),
+      ...(names.length > 0 && { hosts: names }),
+    });
   }
   return { uses, failures: invalid.length > 0 ? [unreadableReferences(row, invalid)] : [] };
 }
+
+/** Returns the host names once each, without wildcards, which no server has. */
+export const servableHosts = (hosts: readonly (string | null | undefined)[]): string[] =>
+  [...new Set(hosts)].filter((host): host is string => !!host && !host.includes("*")).sort();
 
 /**
  * Returns the failure for locations whose value is no valid reference. It does not contain the value, because people enter

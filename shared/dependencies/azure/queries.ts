@@ -48,6 +48,12 @@ export const VAULTS_AND_CONNECTIONS = `resources
 | project id, type, properties
 | order by id asc`;
 
+/** Queries the host names of web apps, function apps and slots, with the thumbprints of their certificates. */
+export const SITE_HOSTS = `resources
+| where type in~ (${list(["microsoft.web/sites", "microsoft.web/sites/slots"])})
+| project id, hosts = properties.hostNameSslStates
+| order by id asc`;
+
 /**
  * Queries the managed identities with these object IDs: resources with a system-assigned identity, and user-assigned
  * identities.

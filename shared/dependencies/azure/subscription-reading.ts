@@ -8,6 +8,7 @@ import { loadOnce } from "../../platform/load-once.ts";
 import { type Edge, principalId, type Resource } from "../edge.ts";
 import type { ReadingItem } from "../edge-source.ts";
 import type { AccessCheck } from "./access-check.ts";
+import { addSiteHosts } from "./app-service-certificate.ts";
 import { changedTargets } from "./changes.ts";
 import { readEntitlements, type VaultAccess } from "./entitlements.ts";
 import type { FinderContext, Found, ResourceRow, Use } from "./finder.ts";
@@ -19,6 +20,7 @@ import {
   RESOURCES_WITH_PROPERTIES,
   RESOURCES_WITHOUT_PROPERTIES,
   resourcesById,
+  SITE_HOSTS,
   VAULTS_AND_CONNECTIONS,
 } from "./queries.ts";
 import { notSeenOf, readRow, resourceOf, unreadableRow } from "./resource-rows.ts";
@@ -41,7 +43,7 @@ const PRINCIPALS = "entra";
 export interface ReadingDeps {
   config: Config;
   /** Clients of Azure APIs, for the finders of references. */
-  clients: Omit<FinderContext, "signal" | "vaultOfConnection" | "entitledTo">;
+  clients: Omit<FinderContext, "signal" | "vaultOfConnection" | "hostsServing" | "entitledTo">;
   resourceGraph: ResourceGraph;
   roles: RoleAssignments;
   /** Returns a role definition by its resource ID. */
@@ -89,10 +91,17 @@ export function createSubscriptionReading(
   const entitlements = loadOnce(async () =>
     readEntitlements(subscriptionId, (await vaultContext()).vaults, { roles, definitions }, signal),
   );
+  /** Reads the host names of web apps by the thumbprint of their certificate. */
+  const siteHosts = loadOnce(async () => {
+    const hosts = new Map<string, string[]>();
+    for await (const rows of query(SITE_HOSTS)) for (const row of rows) addSiteHosts(row, hosts);
+    return hosts;
+  });
   const finderContext: FinderContext = {
     ...clients,
     signal,
     vaultOfConnection: async (id) => (await vaultContext()).vaultByConnection.get(id.toLowerCase()),
+    hostsServing: async (thumbprint) => (await siteHosts()).get(thumbprint.toUpperCase()) ?? [],
     entitledTo: async (id) => (await entitlements()).principals.get(id.toLowerCase())?.assets ?? [],
   };
 
@@ -234,7 +243,7 @@ function itemOf(
     // Who may read the service's own vault is left out, but a reference to it is a mistake that must show.
     .filter(({ asset, strength }) => strength !== "entitled" || !isServiceVault(config, asset.vaultName))
     .map(
-      ({ asset: { version, ...asset }, evidence, refresh, strength = "references", state }): Edge => ({
+      ({ asset: { version, ...asset }, evidence, refresh, strength = "references", state, hosts }): Edge => ({
         ...asset,
         resource,
         strength,
@@ -242,6 +251,7 @@ function itemOf(
         ...(version && { pinned: version }),
         refresh,
         ...(state && { state }),
+        ...(hosts && { hosts }),
       }),
     );
   return { resource, edges, ...(failures.length > 0 && { partial: true }) };

@@ -2,6 +2,7 @@ import { createHash, createHmac, pbkdf2Sync } from "node:crypto";
 import { Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Client } from "pg";
+import { blockedReason } from "../outgoing/allowed-addresses.ts";
 import { resolveAllowedAddress, Unreachable } from "../outgoing/outgoing.ts";
 import { SECOND_MS } from "../time.ts";
 import { type CallTarget, CloudFailure, failure } from "./failure.ts";
@@ -62,7 +63,8 @@ export async function withPostgres<T>(
   const socket = new Socket();
   let client: Client | undefined;
   try {
-    const { address } = await resolveAllowedAddress(host, "named", {
+    const { address } = await resolveAllowedAddress(host, {
+      blocked: (one) => blockedReason(one, "named"),
       remedy: "The address of an Azure resource must not be one of the platform.",
       signal: AbortSignal.timeout(CONNECT_MS),
     });

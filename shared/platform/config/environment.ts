@@ -1,3 +1,4 @@
+import ipaddr from "ipaddr.js";
 import * as z from "zod";
 import { DAY_SECONDS, MINUTE_SECONDS } from "../time.ts";
 import { cloudEndpoints } from "./clouds.ts";
@@ -227,6 +228,38 @@ const alerts = {
     .register(VALUE_FORMATS, { form: "host:port pairs, comma separated" })
     .default([])
     .describe("Private hosts that users can configure as identity provider or sync target."),
+  ENDPOINT_PORTS: list
+    .pipe(
+      z.array(
+        z
+          .string()
+          .regex(/^\d{1,5}$/, "must be a list of port numbers")
+          .transform(Number)
+          .pipe(z.number().min(1).max(65_535)),
+      ),
+    )
+    .register(VALUE_FORMATS, { form: "ports, comma separated" })
+    .default([])
+    .describe("Ports besides 443 at which users can have the service check a certificate."),
+  ENDPOINT_PRIVATE_RANGES: list
+    .pipe(
+      z.array(z.string().refine((range) => ipaddr.isValidCIDR(range), "must be a list of ranges such as 10.1.0.0/16")),
+    )
+    .register(VALUE_FORMATS, { form: "ranges of addresses, comma separated" })
+    .default([])
+    .describe(
+      "Private addresses at which users can have the service check a certificate, such as `10.1.0.0/16`. Without ranges, only public addresses.",
+    ),
+  ENDPOINT_AUTHORITIES: text
+    .regex(
+      /^\s*(-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----\s*)+$/,
+      "must be PEM certificates",
+    )
+    .register(VALUE_FORMATS, { form: "PEM certificates" })
+    .optional()
+    .describe(
+      "Root certificates of private authorities. If they are set, a served chain that leads neither to them nor to a public root is incomplete. Otherwise only chains of public certificates are checked.",
+    ),
   OUTBOUND_IP_ADDRESS: z
     .ipv4("must be an IPv4 address")
     .register(VALUE_FORMATS, { form: "an IPv4 address" })
@@ -345,6 +378,7 @@ const schedules = {
   SYNC_SCHEDULE: schedule.default("30 */10 * * * *").describe("Run due sync records."),
   DEPENDENCIES_SCHEDULE: schedule.default("0 15 4 * * 0").describe("Read all dependencies."),
   DEPENDENCY_CHANGES_SCHEDULE: schedule.default("0 40 * * * *").describe("Read dependencies that may have changed."),
+  ENDPOINT_CHECKS_SCHEDULE: schedule.default("0 50 * * * *").describe("Check the endpoints of certificates."),
   DEPENDENCY_LITERAL_SCAN: flag
     .default(false)
     .describe("Searches app settings for plaintext copies of secrets when all dependencies are read."),

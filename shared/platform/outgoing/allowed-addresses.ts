@@ -38,19 +38,30 @@ const GLOBAL_IPV6 = ipaddr.IPv6.parseCIDR("2000::/3");
  * Returns why requests to this address are blocked, or undefined if they are allowed.
  *
  * @param address - An IPv4 or IPv6 address from a resolver.
+ * @param ranges - Ranges that are allowed in addition, such as `10.1.0.0/16`. Addresses of the platform stay blocked.
  */
-export function blockedReason(address: string, reach: AllowedNetwork): string | undefined {
+export function blockedReason(
+  address: string,
+  reach: AllowedNetwork,
+  ranges: readonly string[] = [],
+): string | undefined {
   if (!ipaddr.isValid(address)) return "it is not an IP address";
   const parsed = ipaddr.parse(address);
   if (parsed instanceof ipaddr.IPv6 && parsed.isIPv4MappedAddress()) {
     const inner = parsed.toIPv4Address().toString();
-    return blockedReason(inner, reach) ?? (reach === "public" ? "it is an IPv4-mapped address" : undefined);
+    return blockedReason(inner, reach, ranges) ?? (reach === "public" ? "it is an IPv4-mapped address" : undefined);
   }
   const isPlatform = PLATFORM.has(parsed.toString()) || (parsed instanceof ipaddr.IPv4 && parsed.match(PLATFORM_IPV4));
   if (isPlatform) return "it is an address of the platform";
   const range = parsed.range();
-  if (RANGES[reach].has(range)) return undefined;
+  if (RANGES[reach].has(range) || ranges.some((text) => isInRange(parsed, text))) return undefined;
   if (range !== "unicast") return `it is not public (${range})`;
   if (parsed instanceof ipaddr.IPv6 && !parsed.match(GLOBAL_IPV6)) return "it is not a global address";
   return undefined;
+}
+
+/** Returns whether the address is in the range. An address of one IP version is in no range of the other. */
+function isInRange(address: ipaddr.IPv4 | ipaddr.IPv6, text: string): boolean {
+  const [start, bits] = ipaddr.parseCIDR(text);
+  return address.kind() === start.kind() && address.match(start, bits);
 }

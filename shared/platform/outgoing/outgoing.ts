@@ -74,8 +74,7 @@ export interface OutgoingOptions {
  * https://cheatsheetseries.owasp.org/cheatsheets/Server_Side_Request_Forgery_Prevention_Cheat_Sheet.html
  */
 export function createOutgoing(options: OutgoingOptions): Outgoing {
-  const { allowedNetwork, plainHttp, remedy, timeoutMs, maxAnswerBytes } = options;
-  const { resolve } = options;
+  const { allowedNetwork, plainHttp, remedy, timeoutMs, maxAnswerBytes, resolve } = options;
 
   return {
     async send(address, request) {
@@ -87,7 +86,8 @@ export function createOutgoing(options: OutgoingOptions): Outgoing {
       const signal = request.signal ? AbortSignal.any([limit.signal, request.signal]) : limit.signal;
       try {
         const host = url.hostname.replace(/^\[(.*)\]$/, "$1");
-        const allowedAddress = await resolveAllowedAddress(host, allowedNetwork(url), { remedy, signal, resolve });
+        const blocked = (one: string) => blockedReason(one, allowedNetwork(url));
+        const allowedAddress = await resolveAllowedAddress(host, { resolve, blocked, remedy, signal });
         return await send(url, allowedAddress, request, { signal, maxAnswerBytes });
       } finally {
         clearTimeout(timer);
@@ -97,16 +97,23 @@ export function createOutgoing(options: OutgoingOptions): Outgoing {
 }
 
 /**
- * Resolves a host name once and returns an address of it that a connection may use. For protocols other than HTTP, whose
- * libraries connect to the address and verify the certificate of the name.
+ * Resolves a host name once, and returns its first address if all of its addresses are allowed. The caller must connect to this
+ * address without another name resolution.
  *
- * @throws {Unreachable} if one of the addresses is blocked, or the name can't be resolved before the signal is aborted.
+ * @param options.blocked - Returns why an address is blocked, or undefined.
+ * @param options.remedy - Sentence in a rejection that says how to allow the address.
+ * @throws {Unreachable} `permanent` if an address is blocked.
  */
 export async function resolveAllowedAddress(
   host: string,
-  network: AllowedNetwork,
-  { remedy, signal, resolve = (name) => dns.lookup(name, { all: true }) }: ResolveOptions,
+  options: {
+    resolve?: ((host: string) => Promise<LookupAddress[]>) | undefined;
+    blocked: (address: string) => string | undefined;
+    remedy: string;
+    signal: AbortSignal;
+  },
 ): Promise<LookupAddress> {
+  const { resolve = resolveAll, blocked, remedy, signal } = options;
   let addresses: LookupAddress[];
   try {
     addresses = await Promise.race([resolve(host), rejectOnAbort(signal)]);
@@ -115,20 +122,14 @@ export async function resolveAllowedAddress(
     throw new Unreachable(`The name ${host} could not be resolved (${codeOf(error)}).`, NOT_SENT);
   }
   for (const { address } of addresses) {
-    const reason = blockedReason(address, network);
+    const reason = blocked(address);
     if (reason) throw new Unreachable(`The address ${address} of ${host} is blocked: ${reason}. ${remedy}`, BLOCKED);
   }
   if (!addresses[0]) throw new Unreachable(`The name ${host} has no address.`, NOT_SENT);
   return addresses[0];
 }
 
-interface ResolveOptions {
-  /** Sentence in a rejection that says how to allow the address. */
-  remedy: string;
-  signal: AbortSignal;
-  resolve?: OutgoingOptions["resolve"] | undefined;
-}
-
+const resolveAll = (host: string): Promise<LookupAddress[]> => dns.lookup(host, { all: true });
 const NOT_SENT = { sent: false, permanent: false };
 const BLOCKED = { sent: false, permanent: true };
 
@@ -223,7 +224,7 @@ async function readStart(answer: IncomingMessage, limit: number): Promise<{ body
 const codeOf = (error: unknown): string => (error as { code?: string }).code ?? "no code";
 
 /** Rejects when the signal is aborted. */
-const rejectOnAbort = (signal: AbortSignal): Promise<never> =>
+export const rejectOnAbort = (signal: AbortSignal): Promise<never> =>
   new Promise((_, reject) => {
     if (signal.aborted) return reject(signal.reason);
     signal.addEventListener("abort", () => reject(signal.reason), { once: true });

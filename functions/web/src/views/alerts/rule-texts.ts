@@ -20,6 +20,7 @@ export const TYPES: Record<Rule["alertType"], string> = {
   referenceUnresolved: "Key Vault reference not resolved",
   unexpectedReader: "Asset was read by an unexpected identity",
   rowUnreadable: "Stored row can't be read",
+  staleEndpoint: "Endpoint does not serve the current certificate",
 };
 
 /** Returns whether rules of this type have thresholds in days before expiry. */

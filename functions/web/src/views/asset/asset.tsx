@@ -15,6 +15,7 @@ import { View } from "../../parts/view.tsx";
 import { Dependencies } from "./dependencies.tsx";
 import { LatestRotation } from "./latest-rotation.tsx";
 import { Notifications } from "./notifications.tsx";
+import { ServedAt } from "./served-at.tsx";
 import { StatusCard } from "./status-card.tsx";
 import { Versions } from "./versions.tsx";
 import { Violations } from "./violations.tsx";
@@ -100,6 +101,11 @@ function Found({ asset }: { asset: Asset }) {
           "Shows the resources that use this asset and the effect of a new version on each of them. This feature needs a PRO license."
         )}
       </Card>
+      {asset.served !== undefined && (
+        <Card title="Served at">
+          <ServedAt assetId={asset.id} served={asset.served} />
+        </Card>
+      )}
       <Card title="Versions">
         {asset.source === "keyVault" ? (
           <Versions asset={asset} />
