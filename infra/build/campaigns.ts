@@ -65,6 +65,7 @@ const CAMPAIGNS: Record<string, Campaign> = {
     environment: { CAMPAIGN: "all" },
   },
   tasks: {
+    // With CAMPAIGN=all, the visitors press keys where they click in `npm test`.
     description: "tasks of people on the page, with the keyboard alone",
     arguments: () => [VITEST, "run", "test/page/tasks.test.ts"],
     environment: { CAMPAIGN: "all" },

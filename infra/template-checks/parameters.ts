@@ -22,8 +22,8 @@ const AZD_VARIABLES = new Set(["AZURE_ENV_NAME", "AZURE_LOCATION"]);
 
 /**
  * Checks azd's parameters file against the parameters of main.bicep. A parameter with a default can be a variable of the azd
- * environment, with the parameter's name and the same default: `${EVENTS_ENABLED=false}`. Every parameter except lists and
- * objects must be in the file.
+ * environment, with the parameter's name and the same default: `${EVENTS_ENABLED=false}`. Every parameter must be in
+ * the file, except lists and objects with a default.
  */
 export function checkParametersFile(files: InfraFiles, bicep: ReadonlyMap<string, BicepFile>): Finding[] {
   const parameters = bicep.get(MAIN_TEMPLATE)?.parameters ?? [];

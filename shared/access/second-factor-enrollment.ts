@@ -247,6 +247,7 @@ export function createSecondFactorEnrollment(deps: Dependencies): SecondFactorEn
         const changed = await users.change(user, (latest) => {
           if (!hasSecondFactor(latest) && !latest.secondFactor?.pendingTotp)
             throw notFound("A second factor of this user");
+          // API clients see this change, so the user gets a new ETag (`newRevision`).
           return { ...latest, secondFactor: undefined, ...revokedTokenMembers(latest, clock), ...newRevision(deps) };
         });
         if (!changed) throw notFound("This user");
@@ -298,6 +299,7 @@ function createSecondFactorWriter(deps: Pick<Dependencies, "users" | "identity" 
       if (latest.passwordHash !== user.passwordHash) {
         throw new Problem("conflict", "The password was changed in the meantime. Sign in again.");
       }
+      // API clients see this change, so the user gets a new ETag (`newRevision`).
       return { ...latest, secondFactor: next(secondFactorOf(latest)), ...newRevision(deps) };
     });
     if (!changed) throw notFound("This user");

@@ -172,7 +172,10 @@ export const EventScan = z
     vaultsFailed: z.int(),
     message: z.string().nullable(),
   })
-  .meta({ description: "A scan that did not complete, as events of version 1.0 and earlier had it." });
+  .meta({
+    description:
+      "A scan that did not complete, as events of version 1.0 and earlier had it. Only notifications that such a version stored are still sent in this form.",
+  });
 
 export const EventServiceCredential = z
   .object({

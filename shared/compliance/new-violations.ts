@@ -114,6 +114,7 @@ async function withoutExempted(
   const vaults = new Map(overview.vaults.map((vault) => [vault.name.toLowerCase(), vault]));
   return foundViolations.filter(({ checkId, resourceType, resourceId, vaultName }) => {
     const vault = vaults.get(vaultName.toLowerCase());
+    // The vault was removed or excluded since, so the violation no longer counts.
     if (!vault) return false;
     if (overview.exemptionFor(checkId, vault)) return false;
     if (resourceType === "vault") return true;

@@ -269,8 +269,9 @@ export function slicesAfter(slices: Slice[], { c, v, n, i }: Position): Slice[] 
     const name = slice.vault.name.toLowerCase();
     if (check < positionCheck || (check === positionCheck && name < v)) return [];
     if (check > positionCheck || name > v) return [slice];
-    // If the vault was evaluated since the last page, `from` and `count` can be wrong. `after`, the name of the last returned
-    // violation, decides which ones are returned. `count` is at least 1, because `selectSlices` skips a slice with 0.
+    // `from` and `count` are estimates, because the vault may have been evaluated since the last page. `readSlices` ignores them
+    // with `after`, the name of the last returned violation, and reads all violations after it. `from` only numbers these, and
+    // `count` counts for `selectSlices`, which would skip a slice with 0.
     return n === AFTER_ALL ? [] : [{ ...slice, from: i, count: Math.max(1, slice.failed - i), after: n }];
   });
 }

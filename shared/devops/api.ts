@@ -36,7 +36,8 @@ export const DevopsSettingsView = z
         }),
       )
       .meta({
-        description: "Secret variables that hold a copy of a key vault's secret: a full-stack rotation replaces them.",
+        description:
+          "Secret variables that hold a copy of a key vault's secret: a rotation that also updates the consumers replaces them.",
       }),
     updatedAt: z.iso.datetime().nullable(),
     updatedBy: z.string().nullable(),

@@ -86,7 +86,7 @@ export const VaultResult = z
       .array(VaultFailure.extend({ list: z.string().meta({ description: "List that could not be read." }) }))
       .meta({
         description:
-          "List that could not be read: `secrets`, `keys`, `certificates`, `rotationPolicies` of keys, `diagnosticSettings`, or `vault` for the whole vault.",
+          "Lists that could not be read, each with the reason and the fix. `list` is `secrets`, `keys`, `certificates`, `rotationPolicies` of keys, `diagnosticSettings`, or `vault` for the whole vault.",
       }),
     tally: Tally.meta({ description: "Numbers of assets found, added, updated and removed." }),
     added: z.array(z.string()).meta({ description: "IDs of added assets, up to 1,000; the counts include all." }),

@@ -230,7 +230,7 @@ export async function claimVault(
       await removeChangesOfCrashedWorker();
       const endOperations = () => [
         ...(vault
-          ? releaseOperations(vault, fenceEtags(fences), etag)
+          ? unclaimedRowOperations(vault, fenceEtags(fences), etag)
           : [remove(Vaults, key, etag), remove(Vaults, copyKey)]),
         ...pendingRemovals,
         ...also,
@@ -262,8 +262,13 @@ const splitIntoBatches = (
 ): Promise<Operation[][]> =>
   tables.batches(Vaults.table, VAULTS, rows, { lead, operations: 1, bytes: MAX_CHANGED_VAULT_BYTES });
 
-/** Returns the operations that store the vault's row and its copy without a claim. */
-export function releaseOperations(
+/**
+ * Returns the operations that store the vault's row and its copy without a claim, whether or not the stored row has one.
+ *
+ * @param fences - ETags of the fences, for the next worker.
+ * @param etag - ETag that the stored row must have. Undefined if there is no row.
+ */
+export function unclaimedRowOperations(
   vault: VaultRecord,
   fences: VaultRecord["fences"],
   etag: string | undefined,

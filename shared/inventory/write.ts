@@ -25,8 +25,8 @@ import {
   fenceEtags,
   LEASE_MS,
   readStoredVault,
-  releaseOperations,
   type StoredVault,
+  unclaimedRowOperations,
   VaultBusy,
 } from "./vault-claim.ts";
 
@@ -171,6 +171,7 @@ export function createInventoryWriter({
     },
   ): Promise<void> {
     const { current, end, workerId } = work;
+    // Adds the removal of assets that a crashed worker announced (`pending`) and that `work.changes` does not include.
     const changes = withAnnouncedRemovals(work.changes, stored.pending);
     const rows = rowChanges(current.name, changes, stored.pending);
     const writeDerived = await work.prepare();
@@ -184,6 +185,7 @@ export function createInventoryWriter({
         await claim.fences.vault.write(rowOperations(rows), { beforeEach: claim.renew });
       }, 2),
     );
+    // Logs the difference from the state before any crashed worker wrote, because `changes` omits what such a worker wrote.
     const loggedChanges = changeOperations(current, netChanges(changes, stored.pending), clock.now());
     await claim.end(end, { changes: loggedChanges, also: work.also });
   }
@@ -198,9 +200,10 @@ export function createInventoryWriter({
     },
 
     async writeVaultOnly(stored, vault) {
+      // If `readForUpdate` took the fences over, their ETags changed. Otherwise those in the row are still valid.
       const fences = stored.fences ? fenceEtags(stored.fences) : stored.row?.fences;
       await busyOnConflict(vault.name, () =>
-        writeVault(tables, { before: stored.row, now: vault }, releaseOperations(vault, fences, stored.row?.etag)),
+        writeVault(tables, { before: stored.row, now: vault }, unclaimedRowOperations(vault, fences, stored.row?.etag)),
       );
     },
 
@@ -241,7 +244,7 @@ export function createInventoryWriter({
         delete vault.contents[type];
       }
       await busyOnConflict(vaultName, () =>
-        tables.transaction(Vaults.table, VAULTS, releaseOperations(vault, row.fences, row.etag)),
+        tables.transaction(Vaults.table, VAULTS, unclaimedRowOperations(vault, row.fences, row.etag)),
       );
     },
 

@@ -26,10 +26,13 @@ export interface Conditions {
 /**
  * Checks places, directory, consumers and logs for reasons to keep the old value valid.
  *
- * @param isUserRequest - Whether a user requested the end, and vouches for the consumers that can't be checked.
+ * @param options.isUserRequest - Whether a user requested the end, and vouches for the consumers that can't be checked.
  * @throws {CloudFailure} if a failure is transient and fewer than `RETRIED_FAILURES` occurred in a row.
  */
-export async function reasonsAgainstEnd(context: StepContext, isUserRequest: boolean): Promise<Conditions> {
+export async function reasonsAgainstEnd(
+  context: StepContext,
+  { isUserRequest }: { isUserRequest: boolean },
+): Promise<Conditions> {
   try {
     const places = await reasonsFromPlaces(context);
     const noReasons = { reasons: [], hasUnanswered: false };

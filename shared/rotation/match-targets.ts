@@ -84,6 +84,8 @@ async function readTarget(deps: TargetDependencies, facts: MatchFacts): Promise<
   if (newest instanceof CloudFailure) return unreadableTarget(facts, secret.createdOn);
   if (!newest?.enabled || newest.managed) return undefined;
   const unproved = unprovedTarget(facts, newest.createdOn);
+  // The place holds the value since its current version was created. If no place is known, a rotation that a user requests writes
+  // the place with the earliest `heldSince`.
   const certain = { ...unproved, confidence, heldSince: newest.createdOn };
   // A confirmation or test counts only for the current version and for the credential that the evidence names.
   const isValid = (statement: Statement | undefined) =>

@@ -21,7 +21,7 @@ export const RotationMatch = z
     assetId: z.string().meta({ description: "`<vault>.secret.<name>`" }),
     confidence: z.enum(CONFIDENCES).meta({
       description:
-        "`certain`: the secret's metadata names the credential, a user confirmed it, or the value signed in. Rotations write only certain matches whose value signs in or is confirmed, and whose place is confirmed, named in the request, or was written by an earlier rotation; see `notUpdated` of a rotation. `likely`, `possible`: never written.",
+        "`certain`: the secret's metadata names the credential, a user confirmed it, or the value signed in. Metadata alone is not enough for a rotation: the value must sign in or be confirmed, and the place must be confirmed, named in the request, or written by an earlier rotation; see `notUpdated` of a rotation. If there is no such place, a rotation that a user requests writes the place that has held the value longest. `likely`, `possible`: never written.",
     }),
     evidence: z.array(z.enum(EVIDENCE)).meta({
       description: `Evidence, strongest first. ${EVIDENCE.map((kind) => `\`${kind}\`: ${EVIDENCE_TEXTS[kind]}`).join("; ")}.`,

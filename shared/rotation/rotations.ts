@@ -262,7 +262,7 @@ export function createRotations(deps: RotationDependencies): Rotations {
         // a transient failure becomes a 503 instead of a reason. Without `ending` the consumers are expected to have the new
         // value.
         const context = createStepContext(stepDeps, { ...current, ending: undefined, failures: 0 }, "", caller);
-        const conditions = async () => await reasonsAgainstEnd(context, true).catch(throwAsProblem);
+        const conditions = async () => await reasonsAgainstEnd(context, { isUserRequest: true }).catch(throwAsProblem);
         const reasons = unrestored.length > 0 ? unrestored.map(mayHoldNewText) : (await conditions()).reasons;
         if (reasons.length > 0) {
           throw new Problem(

@@ -226,6 +226,8 @@ export function createSso(deps: SsoDependencies): Sso {
     async configure(given, ifMatch, caller, origin) {
       const ownOrigin = requireOrigin(origin);
       requireHttpsWithoutPath(config.PUBLIC_BASE_URL);
+      // The function tests the connection. `change` calls it only if the new configuration is enabled and affects sign-ins, so a
+      // configuration that does not work can be saved with `isEnabled: false`.
       return await configurations.change(given, ifMatch, caller, async (next, newSecret, before) => {
         if (next.providerType !== "oidc") return;
         // Without a client ID, the test covers only the issuer.

@@ -62,6 +62,7 @@ describe("signing in", () => {
     const derivationsBefore = instance.derivationCount();
     const wrongPasswordRejection = await rejectionOf(instance.access.signIn(WRONG_PASSWORD, CALLER));
     expect(instance.derivationCount() - derivationsBefore).toBe(1);
+    // `|directory` is the key of an internal row of the users table.
     for (const username of ["nobody", "", "no/such#key", "|directory", "\ud800".repeat(256)]) {
       expect(await rejectionOf(instance.access.signIn({ username, password: "x" }, CALLER))).toEqual(
         wrongPasswordRejection,

@@ -104,7 +104,7 @@ test("the anchor under the secret name of an earlier version is read until the d
 });
 
 for (const [name, tags] of [
-  ["the number 2^53-1", { number: "9007199254740991" }],
+  ["the number 2^53-1, which has no safe successor", { number: "9007199254740991" }],
   ["a number higher than the number of intervals since 2020", { number: "99999999" }],
   ["no number", { number: "NaN" }],
   ["no interval", { interval: "tomorrow" }],

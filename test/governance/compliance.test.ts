@@ -365,7 +365,7 @@ describe("a company with two secrets", () => {
     expect(await readViolation()).toMatchObject({ exempted: false, exemptionId: null });
     expect(await readScore()).toEqual(SCORE_WITH_FAILURE);
     const entries = await service.admin("GET", "/audit/entries?limit=100");
-    const types = entries.body.items.map(({ type, eventType }: Record<string, string>) => type ?? eventType);
+    const types = entries.body.items.map(({ eventType }: Record<string, string>) => eventType);
     expect(types).toEqual(expect.arrayContaining(["compliance.exemptionCreated", "compliance.exemptionRemoved"]));
   });
 

@@ -36,7 +36,8 @@ const COMPANY: Company = {
             },
           ],
           keys: [{ name: "orders", expiresInDays: 200.5 }],
-          // The renewal is late, so that the status is `warning`, as it was when only the days until expiry counted.
+          // The status is `warning` in every version: earlier ones count only the days until expiry, and in later ones the renewal
+          // is late.
           certificates: [
             {
               name: "www",

@@ -160,6 +160,7 @@ describe("users", () => {
     expect(await create("first.b")).toBe(false);
     expect((await admin("PUT", "/api/settings/features", { requirePasswordChange: true })).status).toBe(200);
     await expect.poll(() => create(`first.c${callCount}`), { timeout: 30_000 }).toBe(true);
+    // Members are also accepted in snake_case.
     expect(await create("first.d", { must_change_password: false })).toBe(false);
     await admin("DELETE", "/api/settings/features/requirePasswordChange");
   });
@@ -195,6 +196,7 @@ describe("blocked identities of single sign-on", () => {
 
 describe("API tokens", () => {
   test("are created, used, listed without their secret, and revoked", async () => {
+    // Members are also accepted in snake_case.
     const created = await admin("POST", "/auth/tokens", { name: "nightly", role: "auditor", expires_in_days: 7 });
     expect([created.status, created.headers.get("location")]).toEqual([201, "/auth/tokens?user=admin"]);
     expect(created.body).toMatchObject({

@@ -284,7 +284,8 @@ const MAIN_TASKS: [string, (page: Page) => Promise<void>][] = [
     "/sync",
     async (page) => {
       await tabTo(page, /^Status/);
-      // The test browser has no data to compare letters of different case.
+      // The test browser finds an option only by its exact case, because it has no data to compare letters of different case.
+      // `Disabled` is the label of the state `paused`.
       await page.keyboard.type("Disabled");
       await waitForAddress(page, "state=paused");
       await waitForText(page, /^No syncs match the filter/);

@@ -73,6 +73,8 @@ task("from an alert mail to the rotated secret and its resolution, on one page",
 });
 
 task("from an alert mail to the rotated secret, if it must first be proven where the secret is stored", async () => {
+  // The rule of the previous task sent one mail about the expiring applications, with READY_APP in its subject. The
+  // newest mail about expiry can be that of another rule.
   const mail = await waitForMail(/expire/);
   const visitor = await visit();
   await openMail(visitor, mail.includes(OTHER_UNPROVEN_APP) ? mail : await waitForMail(new RegExp(READY_APP)));

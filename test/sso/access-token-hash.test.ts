@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import { isIssuedWith } from "../../shared/sso/oidc/access-token-hash.ts";
 
 const ACCESS_TOKEN = "jHkWEdUXMU1BwAsC4vtUsZwnNvTIxEl0z9K3vx5KF0Y";
+// With the payload `{}` and any signature, because only the header is read.
 const idTokenBy = (alg: string) => `${Buffer.from(JSON.stringify({ alg })).toString("base64url")}.e30.AA`;
 
 describe("the hash of the access token in an ID token", () => {

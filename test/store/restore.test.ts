@@ -221,6 +221,7 @@ test.each(["gone", "restored"])(
       ).not.toEqual([]);
       for (const place of app.places)
         expect(directory.signsIn(app.appId, world.cloud.control.secretValue(VAULT, place)!), copied).toBe(true);
+      // No place ever held a value that did not sign in.
       expect(
         directory.gaps().filter(({ appId }) => appId === app.appId),
         copied,

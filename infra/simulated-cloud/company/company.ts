@@ -5,8 +5,8 @@ import type { CompanyTenant } from "./tenants.ts";
 
 /**
  * Declaration of a company: the initial content of the simulated cloud. All members except names have a default. Days count
- * from the first start with a data folder and can be fractions. Negative days are in the past: `expiresInDays: -3` expired
- * three days ago.
+ * from the start of the cloud, or with a data folder from the first start with this company. They can be fractions. Negative
+ * days are in the past: `expiresInDays: -3` expired three days ago.
  */
 export interface Company {
   subscriptions: CompanySubscription[];

@@ -114,11 +114,11 @@ function runRoute(
   if (reach === "denied") return errorResponses.denied();
   if (deniedKinds.includes(matchedRoute.permission.kind)) return errorResponses.denied();
   // Formats the items of the vault for responses.
-  const shapes = new KeyVaultJson(vault, `https://${request.authority}`, options.certificates);
+  const json = new KeyVaultJson(vault, `https://${request.authority}`, options.certificates);
   return matchedRoute.answer({
     options,
     vault,
-    shapes,
+    json,
     request,
     name: matchedRoute.name ?? "",
     version: matchedRoute.version,
@@ -154,7 +154,7 @@ function route(request: IncomingRequest): Route | undefined {
       const action = "getrotationpolicy";
       const answer = (call: VaultCall) => {
         const key = call.vault.collections.keys.get(name);
-        if (key !== undefined) return { status: 200, body: call.shapes.rotationPolicy(key) };
+        if (key !== undefined) return { status: 200, body: call.json.rotationPolicy(key) };
         return missing("KeyNotFound", `A key with (name/id) ${name} was not found in this key vault.`);
       };
       return { operation: "keyvault.getRotationPolicy", permission: permission(action), name, answer };
@@ -162,7 +162,7 @@ function route(request: IncomingRequest): Route | undefined {
     if (kind === "certificates" && second === "policy") {
       const answer = (call: VaultCall) => {
         const certificate = call.vault.collections.certificates.get(name);
-        if (certificate !== undefined) return { status: 200, body: call.shapes.policy(certificate) };
+        if (certificate !== undefined) return { status: 200, body: call.json.policy(certificate) };
         return missing("CertificateNotFound", `A certificate with (name/id) ${name} was not found in this key vault.`);
       };
       return { operation: "keyvault.getCertificatePolicy", permission: permission("get"), name, answer };
@@ -201,10 +201,10 @@ function deletedRoute(method: string, name: string | undefined, second: string |
     return {
       operation: "keyvault.listDeletedSecrets",
       permission: permission("list"),
-      answer: ({ vault, shapes }) => ({
+      answer: ({ vault, json }) => ({
         status: 200,
         body: {
-          value: [...vault.deletedSecrets.values()].map((deleted) => shapes.deletedSecretItem(deleted)),
+          value: [...vault.deletedSecrets.values()].map((deleted) => json.deletedSecretItem(deleted)),
           nextLink: null,
         },
       }),
@@ -216,11 +216,11 @@ function deletedRoute(method: string, name: string | undefined, second: string |
       operation: "keyvault.getDeletedSecret",
       permission: permission("get"),
       name,
-      answer: ({ vault, shapes }) => {
+      answer: ({ vault, json }) => {
         const deleted = vault.deletedSecrets.get(name.toLowerCase());
         return deleted === undefined
           ? missing("SecretNotFound", `Deleted Secret not found: ${name}`)
-          : { status: 200, body: shapes.deletedSecretItem(deleted) };
+          : { status: 200, body: json.deletedSecretItem(deleted) };
       },
     };
   }
@@ -245,24 +245,24 @@ function nextLink(request: IncomingRequest, token: string | undefined): string |
   return `https://${request.authority}${request.path}?${query}`;
 }
 
-function list({ vault, shapes, request }: VaultCall, kind: AssetKind): ServiceResponse {
+function list({ vault, json, request }: VaultCall, kind: AssetKind): ServiceResponse {
   const size = pageSize(request);
   if (size === undefined) return badParameter("maxresults must be between 1 and 25");
   const token = request.query.get("$skiptoken");
   const from = token === null ? undefined : Buffer.from(token, "base64url").toString("utf8");
   const page = vault.page(kind, from, size);
   if (page === undefined) return badParameter("The specified $skiptoken is not valid");
-  const value = page.items.map((entry) => shapes.listItem(kind, entry));
+  const value = page.items.map((entry) => json.listItem(kind, entry));
   return { status: 200, body: { value, nextLink: nextLink(request, page.next) } };
 }
 
-function listVersions({ shapes, request, name }: VaultCall, kind: AssetKind): ServiceResponse {
+function listVersions({ json, request, name }: VaultCall, kind: AssetKind): ServiceResponse {
   const size = pageSize(request);
   if (size === undefined) return badParameter("maxresults must be between 1 and 25");
   const token = request.query.get("$skiptoken");
   const start = token === null ? 0 : Number(Buffer.from(token, "base64url").toString("utf8"));
   if (!Number.isInteger(start)) return badParameter("The specified $skiptoken is not valid");
-  const versions = shapes.versions(kind, name);
+  const versions = json.versions(kind, name);
   const nextPosition = start + size < versions.length ? String(start + size) : undefined;
   return {
     status: 200,
@@ -270,7 +270,7 @@ function listVersions({ shapes, request, name }: VaultCall, kind: AssetKind): Se
   };
 }
 
-function get({ vault, shapes, name, version }: VaultCall, kind: AssetKind): ServiceResponse {
+function get({ vault, json, name, version }: VaultCall, kind: AssetKind): ServiceResponse {
   const ownItem = vault.collections[kind].get(name);
   // A certificate also has a key and a secret of its name.
   const item = ownItem ?? vault.collections.certificates.get(name);
@@ -292,7 +292,7 @@ function get({ vault, shapes, name, version }: VaultCall, kind: AssetKind): Serv
     const message = "Operation get is not allowed on a disabled secret.";
     return { status: 403, body: { error: { code: "Forbidden", message, innererror } } };
   }
-  return { status: 200, body: shapes.bundle(kind, name, selected.id) };
+  return { status: 200, body: json.bundle(kind, name, selected.id) };
 }
 
 function withHeaders(request: IncomingRequest, vault: Vault | undefined, answer: ServiceResponse): ServiceResponse {

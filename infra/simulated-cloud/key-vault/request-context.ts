@@ -28,7 +28,7 @@ export interface VaultCall {
   options: KeyVaultOptions;
   vault: Vault;
   /** Formats items as JSON. */
-  shapes: KeyVaultJson;
+  json: KeyVaultJson;
   request: IncomingRequest;
   /** Name of the item in the path. Empty for lists. */
   name: string;

@@ -15,7 +15,7 @@ const MAX_TAGS = 15;
 const NAME = /^[0-9a-zA-Z-]{1,127}$/;
 
 /** Sets a secret and creates a new version. */
-export function setSecret({ options, vault, shapes, request, name }: VaultCall): ServiceResponse {
+export function setSecret({ options, vault, json, request, name }: VaultCall): ServiceResponse {
   if (!NAME.test(name)) return badParameter(`The request URI contains an invalid name: ${name}`);
   const body = jsonObject(request);
   if (body === undefined) return badParameter("The request body is not a JSON object.");
@@ -37,11 +37,11 @@ export function setSecret({ options, vault, shapes, request, name }: VaultCall):
   const version: SecretVersion = { id, enabled: true, created: now, updated: now, value: body.value, ...changes };
   const secret = { name: existing?.name ?? name, versions: [...(existing?.versions ?? []), version] };
   options.resources.putItem(vault.name, "secrets", secret);
-  return { status: 200, body: shapes.secretBundle(secret, version.id) };
+  return { status: 200, body: json.secretBundle(secret, version.id) };
 }
 
 /** Changes attributes, tags or content type of a version. Omitted members stay. The value can't be changed. */
-export function updateSecret({ options, vault, shapes, request, name, version: id }: VaultCall): ServiceResponse {
+export function updateSecret({ options, vault, json, request, name, version: id }: VaultCall): ServiceResponse {
   const secret = vault.collections.secrets.get(name);
   const version = id ? secret?.versions.find((one) => one.id === id) : secret && current(secret);
   if (secret === undefined || version === undefined) {
@@ -56,11 +56,11 @@ export function updateSecret({ options, vault, shapes, request, name, version: i
   const versions = secret.versions.map((one) => (one.id === version.id ? updated : one));
   options.resources.putItem(vault.name, "secrets", { ...secret, versions });
   // The response to an update contains everything except the value.
-  return { status: 200, body: withoutValue(shapes.secretBundle({ ...secret, versions }, version.id)) };
+  return { status: 200, body: withoutValue(json.secretBundle({ ...secret, versions }, version.id)) };
 }
 
 /** Deletes a secret. It is recoverable until it is purged. */
-export function deleteSecret({ options, vault, shapes, name }: VaultCall): ServiceResponse {
+export function deleteSecret({ options, vault, json, name }: VaultCall): ServiceResponse {
   const secret = vault.collections.secrets.get(name);
   if (secret === undefined) {
     if (vault.collections.certificates.get(name) !== undefined) return managedSecretError(name);
@@ -68,18 +68,18 @@ export function deleteSecret({ options, vault, shapes, name }: VaultCall): Servi
   }
   if (vault.settings.softDelete === false) {
     options.resources.remove(vault.name, "secrets", name);
-    return { status: 200, body: shapes.secretBundle(secret, current(secret).id) };
+    return { status: 200, body: json.secretBundle(secret, current(secret).id) };
   }
   options.resources.deleteSecret(vault.name, name);
-  return { status: 200, body: shapes.deletedSecretItem(vault.deletedSecrets.get(name.toLowerCase())!) };
+  return { status: 200, body: json.deletedSecretItem(vault.deletedSecrets.get(name.toLowerCase())!) };
 }
 
 /** Recovers a deleted secret with all its versions. The response does not contain its value. */
-export function recoverSecret({ options, vault, shapes, name }: VaultCall): ServiceResponse {
+export function recoverSecret({ options, vault, json, name }: VaultCall): ServiceResponse {
   const deleted = vault.deletedSecrets.get(name.toLowerCase());
   if (deleted === undefined) return missing("SecretNotFound", `Deleted Secret not found: ${name}`);
   options.resources.recoverSecret(vault.name, name);
-  return { status: 200, body: withoutValue(shapes.secretBundle(deleted.secret, current(deleted.secret).id)) };
+  return { status: 200, body: withoutValue(json.secretBundle(deleted.secret, current(deleted.secret).id)) };
 }
 
 /** Deletes a deleted secret permanently, unless the vault has purge protection, which is the default here. */

@@ -96,6 +96,7 @@ class FileDeployment {
     const value = evaluate({ line, kind: "name", name }, names);
     const file = this.#file.path;
     const isGiven = !defaultValue || textOf(value) !== textOf(evaluate(defaultValue, names));
+    // Recorded for the check that some sample gives each limited parameter a value other than the default.
     limited.push({ file, line, name, isGiven });
     for (const limit of exceededLimits(parameter, value))
       findings.push({ file, line, message: `${limit} of ${name} refuses ${textOf(value)}, which is a valid value` });

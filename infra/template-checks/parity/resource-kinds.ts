@@ -40,6 +40,8 @@ const pair = (bicep: string, terraform: string, bicepValues?: Record<string, str
   bicepValues ? { bicep, terraform, bicepValues } : { bicep, terraform };
 const presencePair = (bicep: string, terraform: string): Pair => ({ bicep, terraform, presence: true });
 
+// Values are texts as normalize.ts writes them: `{x}` is a parameter or a member of a resource, `x is given` tests for a value,
+// and `x ? a : b` is a condition.
 const NAMED = [pair("name", "name")];
 const TAGGED = [...NAMED, pair("tags", "tags")];
 const LOCATED = [...TAGGED, pair("location", "location")];

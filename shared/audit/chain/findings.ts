@@ -18,7 +18,7 @@ export const FindingKind = z.enum([
   "digestChanged",
   "digestMissing",
   "digestInserted",
-  // No configured or vouched key signed the digest.
+  // The key that signed the digest is neither configured nor one for which a configured key vouches, directly or through others.
   "digestUnverifiable",
   // Sealing replaced a row without a trusted signature by the digest.
   "digestReplaced",

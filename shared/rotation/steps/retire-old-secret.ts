@@ -28,7 +28,9 @@ export async function waitForOverlap(context: StepContext): Promise<void> {
   }
   const checkedAt = context.now().toISOString();
   if (finish?.force) return await context.save(() => ({ checkedAt }));
-  const { reasons, consumers, nextCheckSeconds } = await reasonsAgainstEnd(context, finish !== undefined);
+  const { reasons, consumers, nextCheckSeconds } = await reasonsAgainstEnd(context, {
+    isUserRequest: finish !== undefined,
+  });
   // The user who finished the rotation has seen the earlier reasons. New reasons must be shown first.
   const hasReasons = reasons.length > 0;
   await context.save(() => ({

@@ -1,7 +1,10 @@
 /** Excel needs the byte order mark to detect UTF-8. */
 export const BYTE_ORDER_MARK = "\uFEFF";
 
-/** Returns the shown texts of a table as CSV. Columns of buttons, which have no visible header, are left out. */
+/**
+ * Returns the shown texts of a table as CSV. Leaves out columns of buttons: their header is empty or `Actions`, a text for screen
+ * readers only.
+ */
 export function csvOf(table: HTMLTableElement): string {
   const [head, ...rows] = [...table.rows].map((row) => [...row.cells].map((cell) => cell.innerText.trim()));
   const kept = head!.flatMap((title, index) => (title === "" || title === "Actions" ? [] : [index]));

@@ -42,6 +42,7 @@ export function StepUp() {
   // The first challenge is in the problem of the rejected request. A failed attempt brings a new one, because a challenge for a
   // passkey is accepted once. `methods` is empty for a user without a second factor, who can only sign in again.
   const challenge = challengeIn(problem) ?? challengeIn(request.problem)!;
+  // `surfaceMotion={null}`: without an animation, the dialog is complete as soon as it interrupts the user.
   return (
     <Dialog modalType="alert" open surfaceMotion={null}>
       <DialogSurface className={styles.again} aria-label="Confirm your identity">

@@ -35,7 +35,10 @@ export function attentionTexts(record: RotationRecord, code: string): AttentionT
   };
 }
 
-/** `revokingSince` is stored before the old secret is removed. From then on only the new secret is safe. */
+/**
+ * `revokingSince` is stored before the old secret is removed. From then on only the new secret is safe. After a retry or
+ * cancellation the rotation can still remove secrets that it created and does not use (`reconcileAttempts`).
+ */
 function safeText({ revokingSince, oldKeyId, newKeyId }: RotationRecord, code: string): string {
   if (revokingSince && code === "newSecretGone") return `The old client secret ${oldKeyId} was not removed.`;
   if (revokingSince) return `The new client secret ${newKeyId} works and stays.`;

@@ -102,6 +102,7 @@ export async function regenerateOnce(
     attempts: [...attempts.filter(({ keyId }) => keyId !== keyName), attempt],
     ...(which === "old" && { revokingSince: context.record.revokingSince ?? attempt.askedAt }),
   }));
+  // By this, `regenerate` recognizes whether the key was already regenerated, also by an earlier request.
   const isOld = (value: string) => value === previous;
   const regenerate = () => context.deps.keys.regenerate(resourceId, kind, keyName, isOld);
   const details = { keyId: keyName, which };

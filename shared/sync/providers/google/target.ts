@@ -82,8 +82,12 @@ export function googleTarget(settings: GoogleSettings, secrets: GoogleSecrets, d
     async put(name, value, mark, expected, signal) {
       const operation = `write the secret ${name}`;
       const ownerAnnotations = { "managed-by": MANAGED_BY, [RECORD]: mark.recordId, "sync-source": mark.source };
+      /** The secret as `readCurrent` read it, or as the last `writeNote` left it. */
       let existing: Awaited<ReturnType<typeof readSecret>>;
       const bytes = Buffer.from(value);
+      // Calls `readCurrent` once, first. If the current version has this mark, that is all. Otherwise calls `writeNote` (with the
+      // next number, as an intention), `write` and `writeNote`. Calls `hasValue` only if an earlier call noted the intention and
+      // crashed: if the current version has the value, only the last `writeNote` follows.
       return await writeNumbered(
         {
           async readCurrent() {
