@@ -302,6 +302,8 @@ export const RegisterCredentialRequest = z
   })
   .meta({ id: "RegisterCredentialRequest" });
 
+export const DeletedCredential = z.object({ deleted: z.literal(true) }).meta({ id: "DeletedRotationCredential" });
+
 export const RegisteredCredential = CredentialView.extend({
   credentialId: CredentialView.shape.credentialId.nullable().meta({ description: "Null for a dry run." }),
   missing: z.array(z.string()).meta({
