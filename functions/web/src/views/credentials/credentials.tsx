@@ -5,7 +5,6 @@ import { FeatureGate } from "../../parts/feature-gate.tsx";
 import { View } from "../../parts/view.tsx";
 import { CredentialTable } from "./credential-table.tsx";
 import { Discover } from "./discover.tsx";
-import { RegisterLogin } from "./register-login.tsx";
 
 /** The Credentials page: client secrets of applications, keys of Azure resources and database logins in one list. */
 export default function Credentials() {
@@ -21,7 +20,6 @@ export default function Credentials() {
             <Link href={createHref("/rotation")}>Refresh applications on the Rotation page</Link>.
           </Text>
           <Discover />
-          <RegisterLogin />
         </Card>
         <Card title="Credentials">
           <CredentialTable />
