@@ -12,6 +12,7 @@ import {
   checkedView,
   credentialView,
   DatabaseServerList,
+  DeletedCredential,
   databaseServerView,
   discoveryView,
   EXAMPLE_ID,
@@ -166,7 +167,7 @@ const deleteCredential = endpoint({
   tier: "pro",
   params: CredentialParams,
   example: { params: { credential_id: "db-3f786850e387550fdab836ed7e6dc881" } },
-  responds: { 200: z.object({ deleted: z.literal(true) }).meta({ id: "DeletedRotationCredential" }) },
+  responds: { 200: DeletedCredential },
   problems: ["notFound", "rotationUnfinished"],
   handle: async ({ params, caller, services }) => {
     const rotationId = await services.rotations.unfinishedOf(params.credential_id.toLowerCase());

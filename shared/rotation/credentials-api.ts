@@ -342,13 +342,17 @@ export const RegisterCredentialRequest = z
   })
   .meta({ id: "RegisterCredentialRequest" });
 
-export const RegisteredCredential = CredentialView.omit({ usage: true }).extend({
-  credentialId: CredentialView.shape.credentialId.nullable().meta({ description: "Null for a dry run." }),
-  missing: z.array(z.string()).meta({
-    description: "What prevents the registration, as sentences. Empty after a registration.",
-    example: [],
-  }),
-}).meta({ id: "RegisteredRotationCredential" });
+export const DeletedCredential = z.object({ deleted: z.literal(true) }).meta({ id: "DeletedRotationCredential" });
+
+export const RegisteredCredential = CredentialView.omit({ usage: true })
+  .extend({
+    credentialId: CredentialView.shape.credentialId.nullable().meta({ description: "Null for a dry run." }),
+    missing: z.array(z.string()).meta({
+      description: "What prevents the registration, as sentences. Empty after a registration.",
+      example: [],
+    }),
+  })
+  .meta({ id: "RegisteredRotationCredential" });
 
 /** Returns the registration that a request asks for. @throws {Problem} invalidRequest */
 export const registrationRequestOf = ({

@@ -6,4 +6,3 @@
 import "./tasks-finding.ts";
 import "./tasks-fixing.ts";
 import "./tasks-lists.ts";
-import "./tasks-logins.ts";

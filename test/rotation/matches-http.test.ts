@@ -364,7 +364,7 @@ test("each kind of credential is listed with the permissions that its rotation n
   await createUsers(service, [USER]);
   const token = await service.signIn(USER);
   const { status, body } = await service.call("GET", ISSUERS, { token });
-  expect([status, body.items.length]).toEqual([200, 2]);
+  expect([status, body.items.length]).toEqual([200, 3]);
   expect(body.items[0]).toMatchObject({
     kind: "clientSecret",
     title: "Client secret of an application",

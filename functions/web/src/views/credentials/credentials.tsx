@@ -4,7 +4,6 @@ import { Card } from "../../parts/card.tsx";
 import { FeatureGate } from "../../parts/feature-gate.tsx";
 import { View } from "../../parts/view.tsx";
 import { CredentialTable } from "./credential-table.tsx";
-import { RegisterLogin } from "./register-login.tsx";
 
 /** The Credentials page: client secrets of applications, keys of Azure resources and database logins in one list. */
 export default function Credentials() {
@@ -20,7 +19,6 @@ export default function Credentials() {
             databases. Find credentials finds the keys. To read client secrets again, select{" "}
             <Link href={createHref("/rotation")}>Refresh applications</Link> on the Rotation page.
           </Text>
-          <RegisterLogin />
           <CredentialTable />
         </Card>
       </FeatureGate>
