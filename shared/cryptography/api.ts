@@ -20,12 +20,10 @@ const Verdict = z.object({
   source: z
     .string()
     .meta({ description: "Address of the standard.", example: "https://csrc.nist.gov/pubs/ir/8547/ipd" }),
-  rule: z
-    .string()
-    .meta({
-      description: "Statement of the standard about the algorithm, in our words.",
-      example: "CNSA 2.0 contains AES-256.",
-    }),
+  rule: z.string().meta({
+    description: "Statement of the standard about the algorithm, in our words.",
+    example: "CNSA 2.0 contains AES-256.",
+  }),
   deprecatedAfter: day.nullable().meta({ description: "Last day before the use is discouraged. Null without one." }),
   disallowedAfter: day
     .nullable()
@@ -38,13 +36,10 @@ const PostQuantumAsset = z
     id: z.string().meta({ description: "ID of the asset.", example: "kv-payments.key.signing" }),
     type: z.enum(CRYPTO_TYPES).meta({ description: "Whether the asset is a key or a certificate." }),
     name: z.string(),
-    credentialTitle: z
-      .string()
-      .nullable()
-      .meta({
-        description: "For a directory credential: its application and its name. Null otherwise.",
-        example: "Payments API/2026",
-      }),
+    credentialTitle: z.string().nullable().meta({
+      description: "For a directory credential: its application and its name. Null otherwise.",
+      example: "Payments API/2026",
+    }),
     vaultName: z.string().nullable().meta({ description: "Null for assets outside key vaults." }),
     subscriptionId: z.string().nullable(),
     owner: z.string().nullable().meta({ description: "Value of the tag that the setting OWNER_TAG names." }),

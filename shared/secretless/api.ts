@@ -25,12 +25,10 @@ const Blocker = z.object({
 });
 
 const Unknown = z.object({
-  code: z
-    .string()
-    .meta({
-      description: "Kind of the source that was not searched, or of the use that no source shows.",
-      example: "handMadeCopies",
-    }),
+  code: z.string().meta({
+    description: "Kind of the source that was not searched, or of the use that no source shows.",
+    example: "handMadeCopies",
+  }),
   message: z.string().meta({
     description: "Unknown facts, as a sentence.",
     example: "Copies that people made by hand, and programs outside the searched systems, are unknown.",

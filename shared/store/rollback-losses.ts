@@ -21,6 +21,19 @@ interface Loss {
 
 const LOSSES: readonly Loss[] = [
   {
+    table: "Rotations",
+    upTo: "b545d8e2",
+    isIn: ({ loginId, endedAt }) => loginId !== undefined && endedAt === undefined,
+    line: (count) =>
+      `Rotations of logins of databases that have not ended: ${count}. This build can't continue them. Finish or cancel them first.`,
+  },
+  {
+    table: "AlertRules",
+    upTo: "b545d8e2",
+    isIn: ({ alertType }) => alertType === "staleEndpoint",
+    line: (count) => `Alert rules of the type staleEndpoint: ${count}. This build can't read them. Delete them first.`,
+  },
+  {
     table: "RotationPolicies",
     upTo: "7af1c37d",
     isIn: ({ maintenanceWindow_json: window }) => window !== undefined,
@@ -32,12 +45,6 @@ const LOSSES: readonly Loss[] = [
     upTo: "7af1c37d",
     isIn: ({ maintenanceWindow_json: window, endedAt }) => window !== undefined && endedAt === undefined,
     line: (count) => `Rotations that wait for a maintenance window: ${count}. This build continues them at any time.`,
-  },
-  {
-    table: "AlertRules",
-    upTo: "7af1c37d",
-    isIn: ({ alertType }) => alertType === "staleEndpoint",
-    line: (count) => `Alert rules of the type staleEndpoint: ${count}. This build can't read them. Delete them first.`,
   },
   {
     table: "Assets",
@@ -58,13 +65,6 @@ const LOSSES: readonly Loss[] = [
     isIn: ({ issuer, endedAt }) => issuer === "resourceKey" && endedAt === undefined,
     line: (count) =>
       `Rotations of keys of Azure resources that have not ended: ${count}. This build can't continue them. Finish or cancel them first.`,
-  },
-  {
-    table: "Rotations",
-    upTo: "7af1c37d",
-    isIn: ({ loginId, endedAt }) => loginId !== undefined && endedAt === undefined,
-    line: (count) =>
-      `Rotations of logins of databases that have not ended: ${count}. This build can't continue them. Finish or cancel them first.`,
   },
   {
     table: "IdempotencyKeys",

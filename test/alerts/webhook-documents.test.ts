@@ -1,6 +1,7 @@
 // The JSON Schemas and the AsyncAPI document of webhooks, compared with the events that a running service sends.
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
+import { json } from "node:stream/consumers";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { ALERT_TYPES } from "../../shared/alerts/rule.ts";
 import { licence } from "../support/licence.ts";
@@ -14,11 +15,11 @@ let service: Service;
 let receiver: Server;
 const received: { headers: Record<string, unknown>; event: Any }[] = [];
 beforeAll(async () => {
-  receiver = createServer(async (request, response) => {
-    const chunks: Buffer[] = [];
-    for await (const chunk of request) chunks.push(chunk as Buffer);
-    received.push({ headers: request.headers, event: JSON.parse(Buffer.concat(chunks).toString()) });
-    response.end();
+  receiver = createServer((request, response) => {
+    void json(request).then((event) => {
+      received.push({ headers: request.headers, event });
+      response.end();
+    });
   });
   await new Promise<void>((resolve) => receiver.listen(0, "127.0.0.1", resolve));
   service = await Service.start({

@@ -2,11 +2,14 @@
 // Pipelines run it, against the running service.
 import { execFile } from "node:child_process";
 import { chmodSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
-import { createServer, type Server } from "node:http";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import os from "node:os";
 import path from "node:path";
+import { text } from "node:stream/consumers";
 import { promisify } from "node:util";
+import { Ajv } from "ajv";
+import addFormats from "ajv-formats";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { parse } from "yaml";
 import { ADMIN, Service } from "../support/service.ts";
@@ -34,6 +37,21 @@ const readViolations = async (query = ""): Promise<Any[]> =>
   (await service.admin("GET", `/compliance/violations?limit=1000${query}`)).body.items;
 
 describe("the SARIF export", () => {
+  test("is valid by the published schema, which rejects an unknown level", async () => {
+    const file = path.resolve(import.meta.dirname, "../fixtures/sarif-2.1.0.json");
+    // The schema is of an earlier draft, has a pattern that is only valid without the flag `u`, and an ID that nothing reads.
+    const { $schema: _, $id: __, id: ___, ...schema } = JSON.parse(readFileSync(file, "utf8"));
+    const ajv = new Ajv({ strict: false, allErrors: true, unicodeRegExp: false });
+    addFormats.default(ajv);
+    const validate = ajv.compile(schema);
+    const log = await readSarif();
+    validate(log);
+    expect(validate.errors).toBeNull();
+    const wrong = structuredClone(log);
+    wrong.runs[0].results[0].level = "fatal";
+    expect(validate(wrong)).toBe(false);
+  });
+
   test("has a result for each violation, and a rule for each of their checks", async () => {
     const violations = await readViolations();
     const { version, runs } = await readSarif();
@@ -175,21 +193,20 @@ describe("signs in without a secret", () => {
   let issuer: Server;
   let url: string;
   const requests: string[] = [];
+  async function answer(request: IncomingMessage, response: ServerResponse): Promise<unknown> {
+    const form = new URLSearchParams(await text(request));
+    requests.push(`${request.method} ${request.url}`);
+    const isJobToken = request.headers.authorization === "Bearer job-token";
+    if (request.url?.startsWith("/job-token?") && isJobToken)
+      return response.end(JSON.stringify({ value: "github-token" }));
+    if (form.get("client_assertion") === "github-token" && form.get("scope") === "api://lifecycle/.default") {
+      const token = await service.cloud.control.apiToken({ claims: { roles: ["Lifecycle.User"] } });
+      return response.end(JSON.stringify({ access_token: token }));
+    }
+    return response.writeHead(401).end(JSON.stringify({ error: "invalid_client" }));
+  }
   beforeAll(async () => {
-    issuer = createServer(async (request, response) => {
-      const chunks: Buffer[] = [];
-      for await (const chunk of request) chunks.push(chunk as Buffer);
-      const form = new URLSearchParams(Buffer.concat(chunks).toString());
-      requests.push(`${request.method} ${request.url}`);
-      const isJobToken = request.headers.authorization === "Bearer job-token";
-      if (request.url?.startsWith("/job-token?") && isJobToken)
-        return response.end(JSON.stringify({ value: "github-token" }));
-      if (form.get("client_assertion") === "github-token" && form.get("scope") === "api://lifecycle/.default") {
-        const token = await service.cloud.control.apiToken({ claims: { roles: ["Lifecycle.User"] } });
-        return response.end(JSON.stringify({ access_token: token }));
-      }
-      return response.writeHead(401).end(JSON.stringify({ error: "invalid_client" }));
-    });
+    issuer = createServer((request, response) => void answer(request, response));
     await new Promise<void>((resolve) => issuer.listen(0, "127.0.0.1", resolve));
     url = `http://127.0.0.1:${(issuer.address() as AddressInfo).port}`;
   });

@@ -38,7 +38,7 @@ export function KeyRotationState({ credential }: { credential: Credential }) {
   );
 }
 
-/** What the rotation in progress has done so far, and what follows. */
+/** The progress of a rotation, and its next step. */
 function InProgress({ credential, rotationId }: { credential: Credential; rotationId: string }) {
   const { data } = api.useQuery("get", "/api/automation/rotation/rotations/{rotation_id}", {
     params: { path: { rotation_id: rotationId } },

@@ -17,7 +17,7 @@ type Call = Check["calls"][number];
 /** The last check since the page was loaded. The service doesn't store checks. */
 let lastCheck: Check | undefined;
 
-/** The Permissions page: checks what the service's identity may do, and shows what is missing. */
+/** The Permissions page: checks what the service's identity may do, and shows the missing roles. */
 export default function Permissions() {
   const [check, setCheck] = useState(lastCheck);
   return (
@@ -49,7 +49,7 @@ export default function Permissions() {
   );
 }
 
-/** What is known without a check: the gaps that the last scans and discoveries found. */
+/** The gaps that the last scans and discoveries found, shown without a check. */
 function NotChecked() {
   // The response that the navigation has already read.
   const { data: coverage } = useCoverage({ staleTime: 300_000 });

@@ -176,7 +176,7 @@ const dueCredential = (application: Application): Credential | undefined =>
   secretToRotateFirst(application) ??
   [...application.credentials].sort((a, b) => (a.expiresOn ?? "9999").localeCompare(b.expiresOn ?? "9999")).at(-1);
 
-/** Returns the applications, soonest expiry first, then by name. Those that never expire are last. */
+/** Returns the applications, soonest expiry first, then by name. Applications without an expiry are last. */
 const sortedByDue = (applications: readonly Application[]): Application[] =>
   applications
     .map((application) => ({
@@ -230,7 +230,7 @@ export function Credentials({
   const mainSecret = secretToRotateFirst(application);
   return application.credentials.map((credential) => {
     const isMain = credential === mainSecret && credential.status !== "healthy";
-    // A rotation of an expired secret would leave the application's other secret as it is.
+    // A rotation of an expired secret would leave the application's other secret unchanged.
     const isOld = isSuperseded(credential, mainSecret);
     return (
       <div key={credential.keyId} className={isDetailed ? styles.detailed : undefined}>

@@ -39,7 +39,7 @@ export const serviceNames = <P extends Provider>(provider: P) =>
     string
   >;
 
-/** What the location of a target is called. That of the other providers is part of their configuration. */
+/** The label of a target's location. The other providers have the location in their configuration. */
 const LOCATION_NAMES: Partial<Record<Provider, string>> = { azure: "", aws: "region " };
 
 /** Returns the target of a sync record as one line, such as "AWS, Secrets Manager, region eu-west-1, name db". */
