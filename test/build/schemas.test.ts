@@ -11,6 +11,7 @@ const root = path.resolve(import.meta.dirname, "../..");
  * Named schemas in functions/. They combine the data of several areas, such as a setting with its effect on the scanned scope.
  */
 const SCHEMAS_OF_TWO_AREAS = [
+  "AssetDetails",
   "Coverage",
   "CoverageGap",
   "FeatureSetting",

@@ -55,6 +55,8 @@ const ADDED: readonly string[] = [
     `${call}: + ${setting}.environmentVariable = REQUIRE_STEP_UP`,
   ]),
   ...["PUT", "GET"].map((method) => `${method} /auth/sso/config: + .body.bootstrapUsername`),
+  ...changed("GET /compliance/frameworks: .body.total", 10, 15),
+  "GET /compliance/frameworks/{framework_id}: + .body.controls[].notAssessed",
 ];
 
 /**
