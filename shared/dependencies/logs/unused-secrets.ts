@@ -4,7 +4,7 @@ import type { AssetUse } from "../../compliance/references.ts";
 import type { Clock } from "../../platform/runtime.ts";
 import type { Row } from "../../platform/storage/entity.ts";
 import { pack, unpack } from "../../platform/storage/packed-members.ts";
-import type { Tables } from "../../platform/storage/tables.ts";
+import type { GetOptions, Tables } from "../../platform/storage/tables.ts";
 import { DAY_MS, SECOND_MS } from "../../platform/time.ts";
 import type { VaultReads } from "../../rotation/resource-keys/credential-usage.ts";
 import { assetOfEdge, Edges, rangeOf, vaultPrefix } from "../rows.ts";
@@ -70,12 +70,16 @@ export function createUnusedSecrets(deps: {
    * Returns the longest period of which at least one log has all events of the vault. It ends when the log was last read. Undefined if
    * no log is current.
    */
-  async function completePeriod(vaultName: string, now: Date): Promise<{ since: string; until: string } | undefined> {
+  async function completePeriod(
+    vaultName: string,
+    now: Date,
+    options: GetOptions = {},
+  ): Promise<{ since: string; until: string } | undefined> {
     const current = new Date(now.getTime() - CURRENT_MS).toISOString();
     const periods = await pMap(workspaceIds, async (id) => {
       const [vault, workspace] = await Promise.all([
-        tables.get(VaultUses, id, vaultUseKey(vaultName)),
-        tables.get(WorkspaceRows, WORKSPACES, id),
+        tables.get(VaultUses, id, vaultUseKey(vaultName), options),
+        tables.get(WorkspaceRows, WORKSPACES, id, options),
       ]);
       const { readFrom, readTo = "" } = workspace ?? {};
       if (!vault || vault.lastAt < current || !readFrom || readTo < current) return [];
@@ -85,19 +89,23 @@ export function createUnusedSecrets(deps: {
   }
 
   /** Returns the last read of each secret, by name in lower case. */
-  async function lastReads(vaultName: string): Promise<Map<string, string>> {
+  async function lastReads(vaultName: string, options: GetOptions = {}): Promise<Map<string, string>> {
     const last = new Map<string, string>();
     const prefix = assetUseKey({ vaultName, type: "secret", name: "" });
     for (const id of workspaceIds)
-      for await (const rows of tables.pages(AssetUses, { ...under(id, prefix), select: ["name", "lastAt"] }))
+      for await (const rows of tables.pages(AssetUses, {
+        ...under(id, prefix),
+        select: ["name", "lastAt"],
+        ...options,
+      }))
         for (const { name, lastAt } of rows) last.set(name.toLowerCase(), latest(last.get(name.toLowerCase()), lastAt));
     return last;
   }
 
   /** Returns the secrets that this service syncs. Its own reads are not counted. */
-  async function findSyncedSecrets(vaultName: string): Promise<Set<string>> {
+  async function findSyncedSecrets(vaultName: string, options: GetOptions = {}): Promise<Set<string>> {
     const syncedSecrets = new Set<string>();
-    const range = { ...rangeOf(vaultPrefix(vaultName)), select: ["resource"] as const };
+    const range = { ...rangeOf(vaultPrefix(vaultName)), select: ["resource"] as const, ...options };
     for await (const rows of tables.pages(Edges, range))
       for (const { rowKey, resource } of rows)
         if (resource.kind === "syncRecord") syncedSecrets.add(assetOfEdge(rowKey).asset?.toLowerCase() ?? "");
@@ -163,15 +171,21 @@ export function createUnusedSecrets(deps: {
 
     async readsOf(vaultName) {
       if (workspaceIds.length === 0) return undefined;
+      // A row that can't be read may hold the last read of a secret. So no period counts as complete then.
+      let isReadable = true;
+      const onCorrupt = () => {
+        isReadable = false;
+      };
       const [period, reads, synced] = await Promise.all([
-        completePeriod(vaultName, clock.now()),
-        lastReads(vaultName),
-        findSyncedSecrets(vaultName),
+        completePeriod(vaultName, clock.now(), { onCorrupt }),
+        lastReads(vaultName, { onCorrupt }),
+        findSyncedSecrets(vaultName, { onCorrupt }),
       ]);
+      const { since, until } = (isReadable ? period : undefined) ?? {};
       const names = [...synced].map((asset) => asset.slice("secret.".length));
       return {
-        completeSince: period?.since,
-        completeUntil: period?.until,
+        completeSince: since,
+        completeUntil: until,
         lastReads: reads,
         synced: new Set(names),
       };

@@ -168,7 +168,12 @@ export function createUsage(deps: {
       const periods = await pMap(
         workspaceIds,
         async (id) => {
-          const range = { ...under(id, prefix), select: ["lastAt"] as const, onCorrupt: "leaveOut" as const };
+          // A row that can't be read may hold the last sign-in of a secret. So no period of this log is complete then.
+          let isReadable = true;
+          const onCorrupt = () => {
+            isReadable = false;
+          };
+          const range = { ...under(id, prefix), select: ["lastAt"] as const, onCorrupt };
           for await (const rows of tables.pages(SignIns, range))
             for (const { rowKey, lastAt } of rows) lastByKey.set(rowKey, latest(lastByKey.get(rowKey), lastAt));
           const {
@@ -176,8 +181,9 @@ export function createUsage(deps: {
             readTo = "",
             signInAt = "",
             signInSince,
-          } = (await tables.get(WorkspaceRows, WORKSPACES, id)) ?? {};
-          if (readFrom === undefined || signInSince === undefined || readTo < current || signInAt < current) return [];
+          } = (await tables.get(WorkspaceRows, WORKSPACES, id, { onCorrupt })) ?? {};
+          if (!isReadable || readFrom === undefined || signInSince === undefined) return [];
+          if (readTo < current || signInAt < current) return [];
           return [{ since: latest(readFrom, signInSince), until: readTo }];
         },
         { concurrency: 4 },

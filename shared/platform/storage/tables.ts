@@ -61,7 +61,7 @@ export interface Range {
   readonly onCorrupt?: ((row: StorageCorrupt) => void) | "throw" | "leaveOut";
 }
 
-interface GetOptions {
+export interface GetOptions {
   /** Receives a row that can't be read, for which `get` then returns undefined. By default, `get` throws StorageCorrupt. */
   readonly onCorrupt?: (row: StorageCorrupt) => void;
 }
