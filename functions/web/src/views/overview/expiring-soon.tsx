@@ -41,7 +41,14 @@ const useStyles = makeStyles({
     padding: 0,
     listStyleType: "none",
   },
-  item: { display: "flex", gap: tokens.spacingHorizontalS, alignItems: "center", minWidth: 0 },
+  item: {
+    display: "flex",
+    gap: tokens.spacingHorizontalS,
+    alignItems: "center",
+    minWidth: 0,
+    // A phone has no room for status, name, owner and time in one line.
+    "@media (max-width: 479px)": { flexWrap: "wrap" },
+  },
   name: { ...TRUNCATED, flexShrink: 1, minWidth: "96px" },
   // A phone has no room for the vault's name, so it is visually hidden and available to screen readers only.
   vault: {
