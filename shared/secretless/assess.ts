@@ -92,7 +92,10 @@ export function verdictOf(
 /** Days without use after which the plan removes the secret. Jobs can run once a month. */
 const WATCH_DAYS = 35;
 
-/** Returns the steps for each consumer that can work without the secret, and the removal of the secret if all of them can. */
+/**
+ * Returns the steps for each consumer that can work without the secret, and the removal of the secret if all of them can.
+ * `places`: the vault secrets that are proven to store this secret. Steps delete those of them that are `certain` now.
+ */
 export function planOf({
   appId,
   keyId,
