@@ -2,6 +2,7 @@ import { TableClient } from "@azure/data-tables";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { MINUTE_MS } from "../../shared/platform/time.ts";
 import { unknownConsumers } from "../../shared/rotation/consumer.ts";
+import { differencesOfGrants } from "../../shared/rotation/database-logins/grants.ts";
 import { readLogin, rewriteLogin } from "../../shared/rotation/database-logins/login-values.ts";
 import { isOver, type RotationStatus } from "../../shared/rotation/rotation.ts";
 import { LEASE_MS } from "../../shared/rotation/step-context.ts";
@@ -185,6 +186,15 @@ describe("a plan stops", () => {
     await registrations.remove(pair.request.loginId, BOSS);
     await registrations.register(pair.registration, BOSS);
   });
+});
+
+test("users with very many rights are compared", async () => {
+  const rights = Array.from({ length: 200_000 }, (_, index) => ({ label: `right ${index}`, full: `right ${index}` }));
+  const query = async (_text: string, [user]: readonly unknown[] = []) =>
+    (user === "shop_a" ? rights : rights.slice(1)) as never[];
+  expect(await differencesOfGrants({ query }, ["shop_a", "shop_b"])).toEqual([
+    "shop_a has right 0, and shop_b has not.",
+  ]);
 });
 
 test("rights that change after the plan stop the rotation before a secret is written", async () => {
