@@ -35,6 +35,14 @@ afterEach(() => {
   logins.world.consumers = unknownConsumers();
 });
 
+/** Changes the stored registration without its signature, as a stranger with access to the tables can. */
+async function changeRow({ request }: RegisteredPair, serverId: string): Promise<void> {
+  const client = TableClient.fromConnectionString(logins.azurite.connectionString(), "RotationMatches", {
+    allowInsecureConnection: true,
+  });
+  await client.updateEntity({ partitionKey: "databaseLogins", rowKey: request.loginId, serverId }, "Merge");
+}
+
 /** Rotates and returns the row, after the checks that hold for every rotation. */
 async function rotate(
   pair: RegisteredPair,
@@ -172,13 +180,7 @@ describe("a plan stops", () => {
 
   test("if someone changed the row of the registration", async () => {
     const [pair, other] = [await logins.addRegistered(), await logins.addPair()];
-    const client = TableClient.fromConnectionString(logins.azurite.connectionString(), "RotationMatches", {
-      allowInsecureConnection: true,
-    });
-    await client.updateEntity(
-      { partitionKey: "databaseLogins", rowKey: pair.request.loginId, serverId: other.serverId },
-      "Merge",
-    );
+    await changeRow(pair, other.serverId);
     await expect(begin(pair)).rejects.toMatchObject({ code: "notFound" });
     const registrations = logins.world.logins();
     expect((await registrations.all()).map(({ credentialId }) => credentialId)).not.toContain(pair.request.loginId);
@@ -186,6 +188,16 @@ describe("a plan stops", () => {
     await registrations.remove(pair.request.loginId, BOSS);
     await registrations.register(pair.registration, BOSS);
   });
+});
+
+test("a registration whose row someone changed during a rotation does not keep it from ending", async () => {
+  const pair = await logins.addRegistered();
+  const { rotationId } = await logins.world.start().begin(pair.request, BOSS);
+  await logins.world.run(rotationId, { until: ({ status }) => status === "overlapping" });
+  await changeRow(pair, "/subscriptions/other");
+  const { row } = await logins.world.run(rotationId);
+  expect(row.status).toBe("completed");
+  await logins.expectInvariants(pair, row, []);
 });
 
 test("users with very many rights are compared", async () => {
