@@ -230,6 +230,16 @@ test("no password changes if a secret names its user after the plan", async () =
     expect(await logins.postgres.accepts(pair.users[index]!, pair.passwords[index]!)).toBe(true);
 });
 
+test("no password changes if the registration was deleted while the rotation started", async () => {
+  const pair = await logins.addRegistered();
+  const { rotationId } = await logins.world.start().begin(pair.request, BOSS);
+  await logins.world.logins().remove(pair.request.loginId, BOSS);
+  const { row } = await logins.world.run(rotationId);
+  expect(row).toMatchObject({ status: "failed", failure: { code: "notRegistered" } });
+  for (const index of [0, 1])
+    expect(await logins.postgres.accepts(pair.users[index]!, pair.passwords[index]!)).toBe(true);
+});
+
 test("the old password stays while a registered secret names it, even if a user finishes with force", async () => {
   const pair = await logins.addRegistered();
   const old = logins.storedValue(pair.places[1]!);
