@@ -147,14 +147,14 @@ async function requireUnused(context: StepContext): Promise<void> {
   if (!(await context.deps.logins.all()).some(({ credentialId }) => credentialId === loginId))
     throw new RollBack(
       "notRegistered",
-      `The registration of ${oldUser} and ${user} was deleted, or its row can't be read. No password was changed.`,
+      `The registration of ${oldUser} and ${user} was deleted, or its row can't be read. No password in use was changed.`,
       "Register the users again, then start a new rotation.",
     );
   const others = (await comparePlaces(context)).filter(({ login }) => login?.user !== oldUser);
   if (others.length === 0) return;
   throw new RollBack(
     "targetHoldsOther",
-    `${others.map(placeOf).join(", ")} does not name ${oldUser} any more, or can't be read, so it is not certain that nothing uses ${user}. No password was changed.`,
+    `${others.map(placeOf).join(", ")} does not name ${oldUser} any more, or can't be read, so it is not certain that nothing uses ${user}. No password in use was changed.`,
     "Check who changed the vault secret, then start a new rotation.",
   );
 }
