@@ -50,7 +50,9 @@ export function afterCheck(
   if ("failure" in handshake) {
     const { failure, blocked } = handshake;
     const { serial, since, expiresOn, protocol, current, dueAt } = before;
-    const last = { serial, since, expiresOn, protocol, current, dueAt };
+    // The vault has a later version than the last check that reached the endpoint: whether it is served is unknown.
+    const isOutdated = current === true && version.serial !== undefined && version.serial !== serial;
+    const last = { serial, since, expiresOn, protocol, current: isOutdated ? undefined : current, dueAt };
     const after: EndpointRecord = {
       ...fixed,
       ...last,

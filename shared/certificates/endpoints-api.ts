@@ -70,7 +70,10 @@ export const ServedCertificate = z
     current: z
       .boolean()
       .nullable()
-      .meta({ description: "Whether the vault's current version was served at the last check. Null when unknown." }),
+      .meta({
+        description:
+          "Whether the vault's current version was served at the last check that reached the endpoint. Null when unknown, also if the vault has a later version than at that check.",
+      }),
     since: instant.nullable().meta({
       description: "Time of the first check that found this serial number. Null if none was read.",
     }),

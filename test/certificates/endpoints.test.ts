@@ -396,6 +396,19 @@ test("an outage of one check does not report an earlier problem again, and a lon
   expect(afterCheck(record, current, version, at(7)).staleSince).toBeUndefined();
 });
 
+test("an endpoint that can't be reached is not called current after the vault has a later version", () => {
+  const now = new Date(Date.UTC(2026, 10, 28));
+  const facts = { serial: "01", thumbprint: "AA", namesHost: true, isComplete: true };
+  const version = { serial: "01", thumbprint: "AA", notBefore: 1, createdOn: 0 };
+  const added = { addedAt: now.toISOString(), addedBy: "olga" };
+  const endpoint = { vaultName: VAULT, name: "shop", host: "www.example.com", port: 443, platform: "other" as const };
+  const reached = afterCheck({ ...endpoint, ...added }, { facts, protocol: "TLSv1.3" }, version, now);
+  const currentAfter = (failed: { blocked: boolean }, serial: string) =>
+    afterCheck(reached, { failure: "It was not reached.", ...failed }, { ...version, serial }, now).current;
+  for (const failed of [{ blocked: false }, { blocked: true }])
+    expect([currentAfter(failed, "01"), currentAfter(failed, "02")]).toEqual([true, undefined]);
+});
+
 test("a discovery finds host names of gateways and web apps, and removes those that are gone", async () => {
   const discovered = async (certificate: number) =>
     (await service.listAll(`${ENDPOINTS}?assetId=${idOf(certificate)}`)).filter(({ resource }) => resource !== null);
