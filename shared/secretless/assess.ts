@@ -63,7 +63,7 @@ export function verdictOf(
     if (idleDays !== undefined && idleDays > 0)
       return {
         verdict: "unknown",
-        reason: `No consumer is known, and complete logs show no sign-in for ${idleDays} days. The secret may be unused: see unknown.`,
+        reason: `No consumer is known, and complete logs show no sign-in of the application for ${idleDays} days. The secret may be unused: see unknown.`,
       };
     const used = lastUsedAt === undefined ? "" : ` The last sign-in with it was on ${lastUsedAt.slice(0, 10)}.`;
     return { verdict: "unknown", reason: `No consumer of the secret is known.${used}` };
