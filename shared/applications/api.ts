@@ -68,7 +68,8 @@ export const CredentialUsageView = z
   .object({
     lastUsedAt: instant.nullable().meta({ description: "Time of the last logged sign-in. Null if no log has one." }),
     idleDays: z.int().min(0).nullable().meta({
-      description: "Number of whole days without a sign-in of the application, as complete logs prove. Null if no log proves it.",
+      description:
+        "Number of whole days without a sign-in of the application, as complete logs prove. Null if no log proves it.",
     }),
     evidence: z.string().meta({
       description: "Result of the logs, or the missing log, as a sentence.",

@@ -48,8 +48,7 @@ export async function replaceDiscovered(
     if (same) {
       // Two resources name the host, such as a web app behind Front Door. Which of them answers is unknown, so that the slower
       // platform decides when a version is late.
-      if (PICK_UP_SECONDS[platform] > PICK_UP_SECONDS[same.platform])
-        wanted.set(key, { ...same, platform, resource });
+      if (PICK_UP_SECONDS[platform] > PICK_UP_SECONDS[same.platform]) wanted.set(key, { ...same, platform, resource });
       continue;
     }
     const count = counts.get(id) ?? 0;
