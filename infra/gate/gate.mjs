@@ -6,7 +6,7 @@ import { appendFileSync, writeFileSync } from "node:fs";
 const HELP = `node gate.mjs
 
 Reads the violations of the Credential and Secret Lifecycle Service that match the filters, and the assets that expire soon.
-Prints them, and exits with 1 if there are any, with 2 if the service can't be asked, and with 0 otherwise.
+Prints them, and exits with 1 if there are any, with 2 if the service can't be asked or has evaluated nothing yet, and with 0 otherwise.
 
 Environment variables that decide which findings fail the gate:
   GATE_SEVERITY       lowest severity that fails: critical, high (default), medium, low, or none
@@ -102,6 +102,17 @@ async function accessToken() {
   return token;
 }
 
+/**
+ * Checks that the service has evaluated anything. Otherwise its lists are empty, and the gate would pass without a check.
+ *
+ * @throws {GateError} before the first evaluation
+ */
+async function requireEvaluation(get) {
+  const { evaluatedAt } = await (await get("/compliance/score")).json();
+  if (!evaluatedAt) throw new GateError("The service has not evaluated any vault yet. Start a scan first.");
+  console.log(`Newest evaluation: ${inLine(evaluatedAt)}`);
+}
+
 /** Returns all items of a list that match. */
 async function readList(get, path, query) {
   const items = [];
@@ -109,7 +120,7 @@ async function readList(get, path, query) {
     const parameters = new URLSearchParams({ ...query, limit: "1000", ...(cursor && { cursor }) });
     const page = await (await get(`${path}?${parameters}`)).json();
     items.push(...page.items);
-    cursor = page.nextCursor;
+    cursor = page.nextCursor ?? null;
   }
   return items;
 }
@@ -175,6 +186,7 @@ async function main() {
   const get = (path) =>
     send(service + path, { headers: { Authorization: `Bearer ${token}`, Accept: "application/json" } });
 
+  await requireEvaluation(get);
   const violations = [];
   for (const severity of severities)
     violations.push(...(await readList(get, "/compliance/violations", { ...filter, severity, exempted: "false" })));
@@ -207,7 +219,7 @@ async function main() {
 }
 
 process.exitCode = await main().catch((error) => {
-  if (!(error instanceof GateError)) throw error;
-  console.error(error.message);
+  // Any other error, such as an answer that is no JSON or a file that can't be written, is no finding either.
+  console.error(inLine(error instanceof GateError ? error.message : `The gate failed: ${error.message}`));
   return 2;
 });

@@ -68,7 +68,8 @@ export const CredentialUsageView = z
   .object({
     lastUsedAt: instant.nullable().meta({ description: "Time of the last logged sign-in. Null if no log has one." }),
     idleDays: z.int().min(0).nullable().meta({
-      description: "Number of whole days without a sign-in, as complete logs prove. Null if no log proves it.",
+      description:
+        "Number of whole days without a sign-in of the application, as complete logs prove. Null if no log proves it.",
     }),
     evidence: z.string().meta({
       description: "Result of the logs, or the missing log, as a sentence.",
@@ -224,7 +225,7 @@ export const ApplicationQuery = z.strictObject({
     .meta({ description: "Applications with a credential that expires before this date or time.", type: "string" }),
   idle: wholeNumber(1, MAX_IDLE_DAYS).optional().meta({
     description:
-      "Applications with a client secret that was not used for this number of days. Only complete sign-in logs prove that, so a secret without such logs is never included.",
+      "Applications with a client secret with which they did not sign in for this number of days. Only complete sign-in logs prove that, so a secret without such logs is never included. Sign-ins of users are not in these logs: see `blindSpots` of each credential's `usage`.",
   }),
   ...pageParameters,
 });

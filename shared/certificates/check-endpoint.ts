@@ -12,7 +12,7 @@ import type { Clock, Logger } from "../platform/runtime.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { MINUTE_MS, SECOND_MS } from "../platform/time.ts";
 import type { EndpointRecord } from "./endpoint.ts";
-import { afterCheck, type CurrentVersion, type Handshake } from "./endpoint-state.ts";
+import { afterCheck, type CurrentVersion, type Handshake, isVersion } from "./endpoint-state.ts";
 import { createServedChainReader } from "./served-chain.ts";
 
 /** Time limit of one handshake, with the resolution of the name. */
@@ -62,11 +62,11 @@ export function endpointCheck(deps: {
     try {
       const client = deps.keyVaults.open(vault);
       const answer = await client.certificate(asset.name, AbortSignal.timeout(MINUTE_MS));
-      const { issued } = answer.read();
-      if (!issued || issued.serialNumber === known.serial) return known;
+      const { issued, thumbprint } = answer.read();
+      if (!issued || isVersion({ serial: issued.serialNumber, thumbprint }, known)) return known;
       // The next scan reads when the version was created. Until then the platform has its full time from now.
       const createdOn = Math.floor(clock.now().getTime() / SECOND_MS);
-      return { serial: issued.serialNumber, notBefore: issued.notBefore, createdOn };
+      return { serial: issued.serialNumber, thumbprint, notBefore: issued.notBefore, createdOn };
     } catch (error) {
       if (!(error instanceof CloudFailure)) throw error;
       log.warn("The current version of a certificate could not be read", { asset: assetId(asset), code: error.code });
@@ -92,15 +92,16 @@ export function endpointCheck(deps: {
       if (!asset) return undefined;
       const served = await readServed(endpoint);
       const known = versionOf(asset);
-      const isKnown = "failure" in served || served.facts.serial === known.serial;
+      const isKnown = "failure" in served || isVersion(served.facts, known);
       const version = isKnown ? known : await once(versions, id, () => versionInVault(asset));
       return afterCheck(endpoint, served, version, clock.now());
     };
   };
 }
 
-const versionOf = ({ certificate, createdOn }: AssetRecord): CurrentVersion => ({
+const versionOf = ({ certificate, thumbprint, createdOn }: AssetRecord): CurrentVersion => ({
   serial: certificate?.serialNumber,
+  thumbprint,
   notBefore: certificate?.notBefore,
   createdOn,
 });

@@ -12,6 +12,7 @@ import {
   isDiscovered,
   isHostName,
   MAX_DISCOVERED,
+  PICK_UP_SECONDS,
   type Platform,
 } from "./endpoint.ts";
 
@@ -42,10 +43,17 @@ export async function replaceDiscovered(
     if (!isHostName(host)) continue;
     const key = discoveredKey({ vaultName, name }, host, DEFAULT_PORT);
     const id = assetId({ vaultName, type: "certificate", name });
-    const count = counts.get(id) ?? 0;
-    if (wanted.has(key) || count >= MAX_DISCOVERED) continue;
-    counts.set(id, count + 1);
     const added = { addedAt: now, addedBy: "system" };
+    const same = wanted.get(key);
+    if (same) {
+      // Two resources name the host, such as a web app behind Front Door. Which of them answers is unknown, so that the slower
+      // platform decides when a version is late.
+      if (PICK_UP_SECONDS[platform] > PICK_UP_SECONDS[same.platform]) wanted.set(key, { ...same, platform, resource });
+      continue;
+    }
+    const count = counts.get(id) ?? 0;
+    if (count >= MAX_DISCOVERED) continue;
+    counts.set(id, count + 1);
     wanted.set(key, { vaultName, name, host, port: DEFAULT_PORT, platform, resource, ...added });
   }
   for await (const rows of tables.pages(Endpoints, { ...endpointRange(), onCorrupt })) {

@@ -7,6 +7,8 @@ import type { ServedFacts } from "./served-chain.ts";
 /** The current version of a certificate in its vault, as far as it is known. */
 export interface CurrentVersion {
   serial: string | undefined;
+  /** SHA-1 of its DER, upper-case hexadecimal. */
+  thumbprint: string | undefined;
   /** First second of its validity, in Unix seconds. */
   notBefore: number | undefined;
   /** When the vault got the version, in Unix seconds. */
@@ -18,6 +20,15 @@ export type Handshake =
   | { facts: ServedFacts; protocol: string }
   /** `blocked`: the address is not allowed, so that no connection was made. */
   | { failure: string; blocked: boolean };
+
+/**
+ * Returns whether a certificate is a version. Serial numbers are unique only for one authority, and anyone can choose that of
+ * a self-signed certificate, so the thumbprint decides if it is known.
+ */
+export const isVersion = (
+  served: Pick<CurrentVersion, "serial" | "thumbprint">,
+  { serial, thumbprint }: Pick<CurrentVersion, "serial" | "thumbprint">,
+): boolean => served.serial === serial && (thumbprint === undefined || served.thumbprint === thumbprint);
 
 /** Number of checks in a row without an answer after which alerts report the endpoint. One failure can be a short outage. */
 const FAILURES_BEFORE_ALERT = 2;
@@ -39,7 +50,9 @@ export function afterCheck(
   if ("failure" in handshake) {
     const { failure, blocked } = handshake;
     const { serial, since, expiresOn, protocol, current, dueAt } = before;
-    const last = { serial, since, expiresOn, protocol, current, dueAt };
+    // The vault has a later version than the last check that reached the endpoint: whether it is served is unknown.
+    const isOutdated = current === true && version.serial !== undefined && version.serial !== serial;
+    const last = { serial, since, expiresOn, protocol, current: isOutdated ? undefined : current, dueAt };
     const after: EndpointRecord = {
       ...fixed,
       ...last,
@@ -52,7 +65,7 @@ export function afterCheck(
   }
   const { facts, protocol } = handshake;
   const { serial, notBefore, notAfter } = facts;
-  const isCurrent = version.serial === undefined ? undefined : version.serial === serial;
+  const isCurrent = version.serial === undefined ? undefined : isVersion(facts, version);
   const { createdOn } = version;
   const dueSeconds = createdOn === undefined ? undefined : createdOn + PICK_UP_SECONDS[platform];
   const problems: EndpointProblem[] = [];
@@ -79,8 +92,13 @@ export function afterCheck(
 
 /** Returns since when the endpoint has a problem that alerts are about. */
 function staleness(before: EndpointRecord, after: EndpointRecord, now: Date): Pick<EndpointRecord, "staleSince"> {
-  if (alertProblems(after, now).length === 0) return {};
-  return { staleSince: before.staleSince ?? now.toISOString() };
+  const isReported = alertProblems(after, now).length > 0;
+  // An outage that lasts is a problem of its own, also after another one.
+  if (isReported && after.failures === FAILURES_BEFORE_ALERT) return { staleSince: now.toISOString() };
+  // A check without an answer does not show that the earlier problem has ended. With a new time, alerts would report it again.
+  if (!isReported && after.failures === undefined) return {};
+  const staleSince = before.staleSince ?? (isReported ? now.toISOString() : undefined);
+  return staleSince === undefined ? {} : { staleSince };
 }
 
 /**

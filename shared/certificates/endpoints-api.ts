@@ -67,10 +67,10 @@ export const ServedCertificate = z
       description: "Serial number of the last served certificate, hexadecimal. Null if none was read.",
       example: "0423a1b96f4d2c7e8890ab12cd34ef560712",
     }),
-    current: z
-      .boolean()
-      .nullable()
-      .meta({ description: "Whether the vault's current version was served at the last check. Null when unknown." }),
+    current: z.boolean().nullable().meta({
+      description:
+        "Whether the vault's current version was served at the last check that reached the endpoint. Null when unknown, also if the vault has a later version than at that check.",
+    }),
     since: instant.nullable().meta({
       description: "Time of the first check that found this serial number. Null if none was read.",
     }),

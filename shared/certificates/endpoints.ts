@@ -100,12 +100,17 @@ export function createCertificateEndpoints(deps: {
         const after = await check(withoutKeys(row));
         if (!after) return row;
         const written = await tables.modify(Endpoints, row.partitionKey, row.rowKey, (now) =>
-          // The endpoint may have been removed, and its slot reused, during the check.
-          now && now.host === row.host && now.port === row.port && now.addedAt === row.addedAt
+          // During the check, the endpoint may have been removed and its slot reused, or a discovery changed its platform.
+          now &&
+          now.host === row.host &&
+          now.port === row.port &&
+          now.addedAt === row.addedAt &&
+          now.platform === row.platform &&
+          now.resource?.id === row.resource?.id
             ? { ...after }
             : undefined,
         );
-        hasNewProblem ||= after.staleSince !== undefined && row.staleSince === undefined;
+        hasNewProblem ||= after.staleSince !== undefined && after.staleSince !== row.staleSince;
         return written ?? row;
       },
       { concurrency: HANDSHAKES_AT_ONCE },

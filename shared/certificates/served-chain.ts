@@ -1,4 +1,4 @@
-import { X509Certificate } from "node:crypto";
+import { createHash, X509Certificate } from "node:crypto";
 import { rootCertificates } from "node:tls";
 import { loadOnce } from "../platform/load-once.ts";
 
@@ -8,6 +8,8 @@ import { loadOnce } from "../platform/load-once.ts";
 export interface ServedFacts {
   /** Serial number of the leaf in the form of `X509Facts.serialNumber`. */
   serial: string;
+  /** SHA-1 of the leaf's DER, upper-case hexadecimal, as Key Vault names a certificate. */
+  thumbprint: string;
   /** Validity of the leaf, in Unix seconds. Absent if a date can't be read. */
   notBefore?: number;
   notAfter?: number;
@@ -66,6 +68,7 @@ export function createServedChainReader(authorities: string | undefined): Served
     const isUnknownAuthority = !isComplete && !hasTimestamps && named.length === 0;
     return {
       serial: serialNumber,
+      thumbprint: createHash("sha1").update(certificates[0]!).digest("hex").toUpperCase(),
       ...(notBefore !== undefined && { notBefore }),
       ...(notAfter !== undefined && { notAfter }),
       // Browsers ignore the name in the subject.

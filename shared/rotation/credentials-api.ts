@@ -3,6 +3,7 @@ import { assetId } from "../inventory/asset.ts";
 import { parseResourceId, resourceName } from "../platform/azure/resource-id.ts";
 import { pageParameters } from "../platform/http/paging.ts";
 import { invalidBody } from "../platform/http/problem.ts";
+import { singleLine } from "../platform/http/single-line.ts";
 import { wholeNumber } from "../platform/http/whole-number.ts";
 import { ListFailure, RUN_STATUSES } from "../platform/runs/discovery-runs.ts";
 import { acceptUnread, consumersOptions, dryRun, placesOptions } from "./api.ts";
@@ -314,16 +315,13 @@ export const RegisterCredentialRequest = z
       example:
         "/subscriptions/9a3b1c52-6a0e-4c7d-9b57-0d3d3a1f2e4b/resourceGroups/rg-payments/providers/Microsoft.DBforPostgreSQL/flexibleServers/psql-payments",
     }),
-    database: z
-      .string()
-      .min(1)
-      .max(63)
-      .meta({ description: "Database to which the users connect.", example: "payments" }),
+    // On one line: a NUL would end the name in the message that starts a session, and its rest would be another parameter.
+    database: singleLine(63).meta({ description: "Database to which the users connect.", example: "payments" }),
     users: z.tuple([userName, userName]).meta({
       description: "Names of the two users. Both need the same rights.",
       example: ["payments_a", "payments_b"],
     }),
-    signInAs: z.string().min(1).max(63).meta({
+    signInAs: singleLine(63).meta({
       description: "Name of the service's identity on the server: the role that is mapped to its Entra principal.",
       example: "credential-lifecycle",
     }),

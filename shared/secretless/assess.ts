@@ -63,7 +63,7 @@ export function verdictOf(
     if (idleDays !== undefined && idleDays > 0)
       return {
         verdict: "unknown",
-        reason: `No consumer is known, and complete logs show no sign-in for ${idleDays} days. The secret may be unused: see unknown.`,
+        reason: `No consumer is known, and complete logs show no sign-in of the application for ${idleDays} days. The secret may be unused: see unknown.`,
       };
     const used = lastUsedAt === undefined ? "" : ` The last sign-in with it was on ${lastUsedAt.slice(0, 10)}.`;
     return { verdict: "unknown", reason: `No consumer of the secret is known.${used}` };
@@ -92,7 +92,10 @@ export function verdictOf(
 /** Days without use after which the plan removes the secret. Jobs can run once a month. */
 const WATCH_DAYS = 35;
 
-/** Returns the steps for each consumer that can work without the secret, and the removal of the secret if all of them can. */
+/**
+ * Returns the steps for each consumer that can work without the secret, and the removal of the secret if all of them can.
+ * `places`: the vault secrets that are proven to store this secret. Steps delete those of them that are `certain` now.
+ */
 export function planOf({
   appId,
   keyId,

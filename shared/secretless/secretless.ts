@@ -132,6 +132,9 @@ function reportOf(
   const storing = places.filter(mayStore).map(({ match }) => ({
     assetId: assetId({ ...match.secret, type: "secret" }),
     confidence: match.confidence as "certain" | "likely",
+    // Tags alone prove nothing, because anyone with write access to the vault can set them. A sign-in can prove the application
+    // without deciding which of its secrets is stored: deleting that copy could break another secret.
+    isProven: match.keyId === keyId && (match.isKnown || match.verified === "signIn"),
   }));
   const decided = verdictOf(assessed, { blockers, usage, isComplete });
   const credential = { type: "secret", name: credentialName(app.appId, keyId) } as const;
@@ -142,10 +145,16 @@ function reportOf(
     expiresOn,
     ...decided,
     usage,
-    places: storing,
+    places: storing.map(({ assetId, confidence }) => ({ assetId, confidence })),
     consumers: assessed,
     blockers,
-    plan: planOf({ appId: app.appId, keyId, consumers: assessed, places: storing, verdict: decided.verdict }),
+    plan: planOf({
+      appId: app.appId,
+      keyId,
+      consumers: assessed,
+      places: storing.filter(({ isProven }) => isProven),
+      verdict: decided.verdict,
+    }),
     unknown: unknownOfSecret(ofSecret, matches, keyId),
   };
 }

@@ -5,6 +5,8 @@ import type { AddressInfo } from "node:net";
 import { createSecureContext, createServer, type SecureContext, type SecureVersion, type Server } from "node:tls";
 import { makeCertificate, pem } from "simulated-cloud/x509.ts";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import type { EndpointRecord } from "../../shared/certificates/endpoint.ts";
+import { afterCheck, type Handshake } from "../../shared/certificates/endpoint-state.ts";
 import { DAY_MS } from "../../shared/platform/time.ts";
 import { licence } from "../support/licence.ts";
 import { Service } from "../support/service.ts";
@@ -36,10 +38,15 @@ const intermediate = newKey();
 const ROOT_NAME = "CN=Shop Root";
 const INTERMEDIATE_NAME = "CN=Shop Issuing";
 
-function issue(subject: string, dnsNames: string[], notBeforeDays: number, notAfterDays = 60): Issued {
-  const key = newKey();
+function issue(
+  subject: string,
+  dnsNames: string[],
+  notBeforeDays: number,
+  notAfterDays = 60,
   // A first byte below 0x80 needs no leading zero in DER.
-  const serial = Buffer.concat([Buffer.from([0x2a]), randomBytes(15)]);
+  serial = Buffer.concat([Buffer.from([0x2a]), randomBytes(15)]),
+): Issued {
+  const key = newKey();
   const der = makeCertificate({
     subject,
     issuer: INTERMEDIATE_NAME,
@@ -149,12 +156,23 @@ beforeAll(async () => {
               },
             },
             {
+              type: "Microsoft.Web/certificates",
+              name: "shop7",
+              properties: {
+                keyVaultId: `{id:${VAULT}}`,
+                keyVaultSecretName: "shop7",
+                keyVaultSecretStatus: "Initialized",
+                thumbprint: "CD".repeat(20),
+              },
+            },
+            {
               type: "Microsoft.Web/sites",
               name: "app-shop",
               kind: "app,linux",
               properties: {
                 hostNameSslStates: [
                   { name: "app.shop2.localhost", sslState: "SniEnabled", thumbprint: THUMBPRINT.toLowerCase() },
+                  { name: "both.shop7.localhost", sslState: "SniEnabled", thumbprint: "CD".repeat(20) },
                   { name: "other.shop2.localhost", sslState: "SniEnabled", thumbprint: "00".repeat(20) },
                   { name: "app-shop.azurewebsites.net", sslState: "Disabled", thumbprint: null },
                 ],
@@ -166,6 +184,7 @@ beforeAll(async () => {
               properties: {
                 sslCertificates: [
                   { name: "shop", properties: { keyVaultSecretId: `{uri:${VAULT}}/secrets/shop0` } },
+                  { name: "both", properties: { keyVaultSecretId: `{uri:${VAULT}}/secrets/shop7` } },
                   { name: "unbound", properties: { keyVaultSecretId: `{uri:${VAULT}}/secrets/shop1` } },
                 ],
                 httpListeners: [
@@ -174,6 +193,12 @@ beforeAll(async () => {
                     properties: {
                       hostNames: ["gateway.shop0.localhost", "*.shop0.localhost"],
                       sslCertificate: { id: "/subscriptions/s/sslCertificates/shop" },
+                    },
+                  },
+                  {
+                    properties: {
+                      hostName: "both.shop7.localhost",
+                      sslCertificate: { id: "/subscriptions/s/sslCertificates/both" },
                     },
                   },
                 ],
@@ -331,6 +356,59 @@ test("an expired certificate and a server that does not answer are found, and an
   for (const host of [expiredHost, closedHost]) serveCurrent(host);
 });
 
+test("a certificate with the serial number of the current version is not that version", async () => {
+  const host = hostOf(6, 0);
+  const serial = Buffer.from(current[6]!.serial, "hex");
+  served.set(host, contextOf(issue("CN=shop6", namesOf(6), -2, 60, serial), { complete: true }));
+  const { body } = await service.admin("POST", `${ENDPOINTS}/check`, { assetId: idOf(6) });
+  expect(body.items.find((one: { host: string }) => one.host === host)).toMatchObject({
+    serial: current[6]!.serial,
+    current: false,
+    late: true,
+  });
+  expect(problemsOf(body.items)).toEqual({ [host]: ["otherCertificate"] });
+  serveCurrent(host);
+});
+
+test("an outage of one check does not report an earlier problem again, and a longer one is reported once", () => {
+  const at = (minute: number) => new Date(Date.UTC(2026, 10, 28, 12, minute));
+  const version = { serial: "02", thumbprint: "BB", notBefore: 2, createdOn: 0 };
+  const facts = { serial: "01", thumbprint: "AA", notBefore: 1, namesHost: true, isComplete: true };
+  const late: Handshake = { facts, protocol: "TLSv1.3" };
+  const closed: Handshake = { failure: "www.example.com:443 was not reached.", blocked: false };
+  let record: EndpointRecord = {
+    vaultName: VAULT,
+    name: "shop",
+    host: "www.example.com",
+    port: 443,
+    platform: "other",
+    addedAt: at(0).toISOString(),
+    addedBy: "olga",
+  };
+  const since: (string | undefined)[] = [];
+  for (const [minute, handshake] of [late, closed, late, closed, closed, closed, late].entries()) {
+    record = afterCheck(record, handshake, version, at(minute));
+    since.push(record.staleSince);
+  }
+  const [first, outage] = [at(0).toISOString(), at(4).toISOString()];
+  expect(since).toEqual([first, first, first, first, outage, outage, outage]);
+  const current = { ...late, facts: { ...facts, serial: "02", thumbprint: "BB" } };
+  expect(afterCheck(record, current, version, at(7)).staleSince).toBeUndefined();
+});
+
+test("an endpoint that can't be reached is not called current after the vault has a later version", () => {
+  const now = new Date(Date.UTC(2026, 10, 28));
+  const facts = { serial: "01", thumbprint: "AA", namesHost: true, isComplete: true };
+  const version = { serial: "01", thumbprint: "AA", notBefore: 1, createdOn: 0 };
+  const added = { addedAt: now.toISOString(), addedBy: "olga" };
+  const endpoint = { vaultName: VAULT, name: "shop", host: "www.example.com", port: 443, platform: "other" as const };
+  const reached = afterCheck({ ...endpoint, ...added }, { facts, protocol: "TLSv1.3" }, version, now);
+  const currentAfter = (failed: { blocked: boolean }, serial: string) =>
+    afterCheck(reached, { failure: "It was not reached.", ...failed }, { ...version, serial }, now).current;
+  for (const failed of [{ blocked: false }, { blocked: true }])
+    expect([currentAfter(failed, "01"), currentAfter(failed, "02")]).toEqual([true, undefined]);
+});
+
 test("a discovery finds host names of gateways and web apps, and removes those that are gone", async () => {
   const discovered = async (certificate: number) =>
     (await service.listAll(`${ENDPOINTS}?assetId=${idOf(certificate)}`)).filter(({ resource }) => resource !== null);
@@ -347,6 +425,8 @@ test("a discovery finds host names of gateways and web apps, and removes those t
     }),
   ]);
   expect(await discovered(2)).toMatchObject([{ host: "app.shop2.localhost", platform: "appService" }]);
+  // A gateway in front of a web app: which of them answers is unknown, so the deadline is that of the slower platform.
+  expect(await discovered(7)).toMatchObject([{ host: "both.shop7.localhost", platform: "appService" }]);
   const address = `${ENDPOINTS}?assetId=${idOf(0)}&host=gateway.shop0.localhost`;
   expect((await service.admin("DELETE", address)).status).toBe(409);
   const { consumers } = service.cloud.control;

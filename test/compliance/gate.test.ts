@@ -10,7 +10,7 @@ import { text } from "node:stream/consumers";
 import { promisify } from "node:util";
 import { Ajv } from "ajv";
 import addFormats from "ajv-formats";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { parse } from "yaml";
 import { ADMIN, Service } from "../support/service.ts";
 
@@ -182,9 +182,24 @@ describe("the gate", () => {
       runGate({ LIFECYCLE_TOKEN: "" }),
       runGate({ GATE_SEVERITY: "urgent" }),
       runGate({ GATE_DAYS_LEFT: "-1" }),
+      runGate({ GATE_SARIF: path.join(folder, "none", "gate.sarif") }),
     ]);
-    expect(outcomes.map(({ code }) => code)).toEqual([2, 2, 2, 2, 2, 2, 2]);
+    expect(outcomes.map(({ code }) => code)).toEqual([2, 2, 2, 2, 2, 2, 2, 2]);
     expect(outcomes.map(({ output }) => output).join("")).not.toContain("    at ");
+  });
+
+  test("ends with 2 if the service has evaluated nothing, or answers something else, and prints no command of it", async () => {
+    let answer = JSON.stringify({ evaluatedAt: null, items: [], nextCursor: null });
+    let status = 200;
+    const other = createServer((_, response) => response.writeHead(status).end(answer));
+    await new Promise<void>((resolve) => other.listen(0, "127.0.0.1", resolve));
+    onTestFinished(() => void other.close());
+    const ask = () => runGate({ LIFECYCLE_URL: `http://127.0.0.1:${(other.address() as AddressInfo).port}` });
+    expect(await ask()).toEqual({ code: 2, output: expect.stringContaining("has not evaluated any vault") });
+    answer = "<html>";
+    expect((await ask()).code).toBe(2);
+    [status, answer] = [400, JSON.stringify({ detail: "bad\n::error::forged" })];
+    expect(await ask()).toEqual({ code: 2, output: expect.not.stringContaining("::error::") });
   });
 });
 

@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { FinderContext, Found } from "../../shared/dependencies/azure/finder.ts";
-import { FINDERS } from "../../shared/dependencies/azure/finders.ts";
+import { FINDER_OF, FINDERS } from "../../shared/dependencies/azure/finders.ts";
 import { keyVaultNames, ofVaultId } from "../../shared/dependencies/azure/key-vault-names.ts";
 import { kubernetesCluster } from "../../shared/dependencies/azure/kubernetes-cluster.ts";
 import { createAzureEdges } from "../../shared/dependencies/azure/source.ts";
@@ -81,6 +81,26 @@ describe("a Key Vault reference", () => {
       expect(ofVaultId(other)).toBeUndefined();
     }
   });
+});
+
+test("a certificate of very many or very long host names fits into a row", async () => {
+  const finder = FINDER_OF.get("microsoft.network/applicationgateways")!;
+  const hostNames = [...Array.from({ length: 5_000 }, (_, index) => `www${index}.shop.example`), "a".repeat(100_000)];
+  const certificate = { name: "one", properties: { keyVaultSecretId: "https://kv-main.vault.azure.net/secrets/one" } };
+  const listener = { properties: { hostNames, sslCertificate: { id: "/sslCertificates/one" } } };
+  const row = {
+    id: `/subscriptions/${SUBSCRIPTION}/resourceGroups/rg/providers/Microsoft.Network/applicationGateways/agw`,
+    name: "agw",
+    properties: { sslCertificates: [certificate], httpListeners: [listener] },
+  };
+  const { uses } = (await finder.find(row as never, { names } as unknown as FinderContext)) as Found;
+  expect(uses).toHaveLength(1);
+  // A text of a row has at most 32,768 characters.
+  expect(JSON.stringify(uses[0]!.hosts).length).toBeLessThan(32_768);
+  expect(uses[0]!.hosts).toHaveLength(50);
+  const odd = { ...row, properties: { sslCertificates: [certificate], httpListeners: [{ properties: 1 }] } };
+  const found = (await finder.find(odd as never, { names } as unknown as FinderContext)) as Found;
+  expect(found.uses).toMatchObject([{ asset: { name: "one" } }]);
 });
 
 test("a finder returns uses or a cloud failure for any properties of a resource, and exposes none of their values", async () => {

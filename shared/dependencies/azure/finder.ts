@@ -145,9 +145,17 @@ export function usesIn(
   return { uses, failures: invalid.length > 0 ? [unreadableReferences(row, invalid)] : [] };
 }
 
-/** Returns the host names once each, without wildcards, which no server has. */
+/** Maximum number of host names of a use. A certificate has no more discovered endpoints, and a row has room for them. */
+const MAX_HOSTS = 50;
+/** https://www.rfc-editor.org/rfc/rfc1035#section-2.3.4, without the length bytes of the first label and the root. */
+const MAX_HOST_CHARACTERS = 253;
+
+/** Returns the first host names in alphabetical order, once each, without wildcards, which no server has. */
 export const servableHosts = (hosts: readonly (string | null | undefined)[]): string[] =>
-  [...new Set(hosts)].filter((host): host is string => !!host && !host.includes("*")).sort();
+  [...new Set(hosts)]
+    .filter((host): host is string => !!host && host.length <= MAX_HOST_CHARACTERS && !host.includes("*"))
+    .sort()
+    .slice(0, MAX_HOSTS);
 
 /**
  * Returns the failure for locations whose value is no valid reference. It does not contain the value, because people enter

@@ -66,8 +66,11 @@ export async function differencesOfGrants(
     await query<Grant>(GRANTS, [first, second]),
     await query<Grant>(GRANTS, [second, first]),
   ];
-  const without = (grants: readonly Grant[], others: readonly Grant[]) =>
-    grants.filter(({ full }) => !others.some((one) => one.full === full));
+  const without = (grants: readonly Grant[], others: readonly Grant[]) => {
+    // A user can have hundreds of thousands of rights: one for each privilege on each object.
+    const known = new Set(others.map(({ full }) => full));
+    return grants.filter(({ full }) => !known.has(full));
+  };
   const sentences = [
     ...without(ofFirst, ofSecond).map(({ label }) => `${first} has ${label}, and ${second} has not.`),
     ...without(ofSecond, ofFirst).map(({ label }) => `${second} has ${label}, and ${first} has not.`),

@@ -315,8 +315,9 @@ export function createLoginRegistrations(deps: {
       const { loginId: id, newKeyId: user } = rotation;
       if (id === undefined || user === undefined) return;
       const written = new Map(writtenMatches(rotation).map((one) => [placeKey(one), one.writtenVersion!]));
-      await tables.modify(DatabaseLogins, DATABASE_LOGINS, id, (stored) => {
-        // An administrator deleted the registration meanwhile.
+      const update = (stored: Row<DatabaseLogin> | undefined): DatabaseLogin | undefined => {
+        // The registration was deleted meanwhile, or someone changed its row. Neither must keep the rotation from ending, because
+        // a registration can't be deleted before.
         if (stored === undefined) return undefined;
         const places = stored.places.map((place) => {
           const version = written.get(placeKey(place));
@@ -325,7 +326,8 @@ export function createLoginRegistrations(deps: {
             : { ...place, user, version, comparedAt: at.toISOString(), by: "rotation" };
         });
         return { ...withoutKeys(stored), places };
-      });
+      };
+      await tables.modify(DatabaseLogins, DATABASE_LOGINS, id, update, { replaceCorrupt: true });
     },
   };
 }

@@ -28,6 +28,8 @@ const HASH_LENGTH = 32;
 export interface CredentialPlace extends Omit<KeyLink, "rotated"> {
   /** Expiry of the secret in the inventory, in Unix seconds. Undefined if it has none, or the inventory does not list it. */
   expiresOn: number | undefined;
+  /** When the current version was created, as the inventory lists it, in Unix seconds. */
+  createdOn?: number | undefined;
 }
 
 /**
@@ -67,7 +69,7 @@ export interface CredentialFilter {
 export interface CredentialList {
   /**
    * Lists credentials by the name of the resource. Reads all links, the inventory rows of the page, and the stored log results of
-   * its vaults (of all vaults with links, if the filter has `idle`).
+   * its vaults (with `idle`: of all vaults with links, and the inventory rows of all idle credentials).
    */
   list(filter: CredentialFilter, request: PageRequest): Promise<Page<UsedCredential>>;
   /** @throws {Problem} notFound */
@@ -115,7 +117,7 @@ export function createCredentialList({
     return places;
   }
 
-  async function withExpiry(credential: Credential): Promise<Credential> {
+  async function withDates(credential: Credential): Promise<Credential> {
     const places = await pMap(
       credential.places,
       async (place) => {
@@ -124,7 +126,7 @@ export function createCredentialList({
         const asset = await tables.get(Assets, partitions.vault(vaultName), key, {
           onCorrupt: ({ message }) => log.error(message),
         });
-        return { ...place, expiresOn: asset?.expiresOn };
+        return { ...place, expiresOn: asset?.expiresOn, createdOn: asset?.createdOn };
       },
       { concurrency: READS_AT_ONCE },
     );
@@ -153,12 +155,15 @@ export function createCredentialList({
         (duePlaces === undefined || credential.places.some((place) => duePlaces.has(placeKey(place))));
       const credentials = [...(await readCredentials("")), ...(await logins.all()).map(credentialOfLogin)];
       const matching = credentials.filter(matches);
-      const idleOnes =
-        idle === undefined
-          ? matching
-          : (await withUsage(matching)).filter(({ usage }) => (usage.idleDays ?? -1) >= idle);
-      const page = pageOfAll(idleOnes, request, sortKeyOf);
-      return { ...page, items: await withUsage(await pMap(page.items, withExpiry, { concurrency: READS_AT_ONCE })) };
+      const dated = (some: readonly Credential[]) => pMap(some, withDates, { concurrency: READS_AT_ONCE });
+      if (idle === undefined) {
+        const page = pageOfAll(matching, request, sortKeyOf);
+        return { ...page, items: await withUsage(await dated(page.items)) };
+      }
+      const isIdle = ({ usage }: UsedCredential) => (usage.idleDays ?? -1) >= idle;
+      // The logs alone rule out most credentials, so that the inventory is read only for the rest.
+      const unread = (await withUsage(matching)).filter(isIdle);
+      return pageOfAll((await withUsage(await dated(unread))).filter(isIdle), request, sortKeyOf);
     },
 
     async get(credentialId) {
@@ -169,7 +174,7 @@ export function createCredentialList({
             (one) => one.credentialId === id,
           );
       if (!credential) throw notFound(`The credential ${credentialId.slice(0, 64)}`);
-      return (await withUsage([await withExpiry(credential)]))[0]!;
+      return (await withUsage([await withDates(credential)]))[0]!;
     },
   };
 }

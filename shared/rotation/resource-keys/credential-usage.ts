@@ -1,4 +1,4 @@
-import { DAY_MS } from "../../platform/time.ts";
+import { DAY_MS, SECOND_MS } from "../../platform/time.ts";
 
 // When the vault secrets that store a key were last read, as far as vault logs show it.
 
@@ -33,9 +33,12 @@ export const KEY_BLIND_SPOT_TEXTS: Record<(typeof KEY_BLIND_SPOTS)[number], stri
   otherPlaces: "the key can be used from places outside the compared vaults, and the other key of the pair too",
 };
 
-/** Returns the use of a key. A key is idle only if complete logs prove it for each of its places. */
+/**
+ * Returns the use of a key. A key is idle only if complete logs prove it for each of its places, and not longer than each of them
+ * stores it: a new vault secret has no reads yet.
+ */
 export function keyUsageOf(
-  places: readonly { vaultName: string; secretName: string }[],
+  places: readonly { vaultName: string; secretName: string; createdOn?: number | undefined }[],
   reads: ReadonlyMap<string, VaultReads | undefined>,
 ): KeyUsage {
   const found = places.map(({ vaultName, secretName }) => {
@@ -55,11 +58,11 @@ export function keyUsageOf(
     const evidence = `Unknown: no complete log shows who reads ${which}. Send the audit events of the vault to a workspace in LOG_ANALYTICS_WORKSPACE_IDS. A secret that a sync record copies is never idle.`;
     return { lastReadAt, idleDays: undefined, evidence };
   }
-  // All places have a period here. The latest start or read, and the earliest end, limit what is proven for all of them.
-  const idleSince = found
-    .flatMap((one) => [one.since ?? "", one.lastReadAt ?? ""])
-    .sort()
-    .at(-1)!;
+  const createdAt = places.flatMap(({ createdOn }) =>
+    createdOn === undefined ? [] : [new Date(createdOn * SECOND_MS).toISOString()],
+  );
+  // All places have a period here. The latest start, read or creation, and the earliest end, limit what is proven for all of them.
+  const idleSince = [...createdAt, ...found.flatMap((one) => [one.since ?? "", one.lastReadAt ?? ""])].sort().at(-1)!;
   const idleUntil = found.map(({ until }) => until ?? "").sort()[0]!;
   const idleDays = Math.max(0, Math.floor((Date.parse(idleUntil) - Date.parse(idleSince)) / DAY_MS));
   const since = found

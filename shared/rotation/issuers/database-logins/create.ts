@@ -136,18 +136,25 @@ export async function sendPassword(
 }
 
 /**
- * Immediately before the statement: every place must name the user in use.
+ * Immediately before the statement: the users must still be registered, and every place must name the user in use.
  *
  * @throws {RollBack} otherwise; {CloudFailure}
  */
 async function requireUnused(context: StepContext): Promise<void> {
-  const { oldUser } = databaseLoginOf(context.record);
+  const { loginId, oldUser } = databaseLoginOf(context.record);
   const user = newUserOf(context.record);
+  // A deletion of the registration can overlap with the start of the rotation. Then another registration may have the user.
+  if (!(await context.deps.logins.all()).some(({ credentialId }) => credentialId === loginId))
+    throw new RollBack(
+      "notRegistered",
+      `The registration of ${oldUser} and ${user} was deleted, or its row can't be read. No password in use was changed.`,
+      "Register the users again, then start a new rotation.",
+    );
   const others = (await comparePlaces(context)).filter(({ login }) => login?.user !== oldUser);
   if (others.length === 0) return;
   throw new RollBack(
     "targetHoldsOther",
-    `${others.map(placeOf).join(", ")} does not name ${oldUser} any more, or can't be read, so it is not certain that nothing uses ${user}. No password was changed.`,
+    `${others.map(placeOf).join(", ")} does not name ${oldUser} any more, or can't be read, so it is not certain that nothing uses ${user}. No password in use was changed.`,
     "Check who changed the vault secret, then start a new rotation.",
   );
 }

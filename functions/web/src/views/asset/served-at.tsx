@@ -124,17 +124,18 @@ const columnsOf = (assetId: string): Column<Served>[] => [
 
 /** Whether the endpoint serves the current version, as text and color. */
 function StateBadge({ row: { current, late, problems } }: { row: Served }) {
+  // What is served at a blocked address now is unknown.
+  const isBlocked = problems.some(({ code }) => code === "blocked");
   const isWrong = problems.some(({ code }) => code !== "oldCertificate" && code !== "blocked");
-  const [color, text] =
-    current === true && !isWrong
-      ? (["success", "current version"] as const)
-      : isWrong
-        ? (["severe", "a problem"] as const)
-        : current === false
-          ? late
-            ? (["severe", "an old version, late"] as const)
-            : (["informative", "an old version, in time"] as const)
-          : (["informative", "unknown"] as const);
+  const [color, text] = isWrong
+    ? (["severe", "a problem"] as const)
+    : isBlocked || current === null
+      ? (["informative", "unknown"] as const)
+      : current
+        ? (["success", "current version"] as const)
+        : late
+          ? (["severe", "an old version, late"] as const)
+          : (["informative", "an old version, in time"] as const);
   return (
     <Badge appearance="tint" color={color}>
       {text}

@@ -59,7 +59,7 @@ function SecretVerdict({ secret }: { secret: Secret }) {
           )}
           {usage.idleDays === null
             ? usage.evidence
-            : `Not used for ${counted(usage.idleDays, "day")}, as complete logs show.`}
+            : `The application did not sign in with it for ${counted(usage.idleDays, "day")}, as complete logs show. Sign-ins of users are not in these logs.`}
         </Text>
       </div>
       {unknown.map(({ code, message, remedy }) => (
