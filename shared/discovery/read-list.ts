@@ -10,7 +10,7 @@ import type { ListedAsset, VaultClient } from "../platform/azure/key-vault.ts";
 import { SECOND_MS } from "../platform/time.ts";
 
 /** Part of `readingHash`. Increase it whenever the code turns the same responses into different assets. */
-const READING_VERSION = 2;
+const READING_VERSION = 3;
 
 /**
  * Reads the list of one asset type to its last page, sorted by name. Omits the keys and secrets that Key Vault manages as parts

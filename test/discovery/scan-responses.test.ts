@@ -350,7 +350,7 @@ test("the same responses lead to the same assets, or the version in their hash h
     expect({
       reading: readingHash(vault as VaultRecord, { listing: "listing", contents: "contents", answers: "answers" }),
       assets: fingerprint(assets),
-    }).toEqual({ reading: "O-wFvKYg2f7dD6FkJVE0GY", assets: "SWnAwC7cA5lBeOksIjqbeG" });
+    }).toEqual({ reading: "CnxkxMgagwSpe-82EBfE_J", assets: "fDSHYXCI9d6fT-f74O0AH5" });
   } finally {
     await server.stop();
   }
