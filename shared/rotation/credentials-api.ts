@@ -317,10 +317,14 @@ export const RegisterCredentialRequest = z
     }),
     // On one line: a NUL would end the name in the message that starts a session, and its rest would be another parameter.
     database: singleLine(63).meta({ description: "Database to which the users connect.", example: "payments" }),
-    users: z.tuple([userName, userName]).meta({
-      description: "Names of the two users. Both need the same rights.",
-      example: ["payments_a", "payments_b"],
-    }),
+    // Not a tuple: generators of clients don't know its JSON Schema.
+    users: z
+      .array(userName)
+      .length(2)
+      .meta({
+        description: "Names of the two users. Both need the same rights.",
+        example: ["payments_a", "payments_b"],
+      }),
     signInAs: singleLine(63).meta({
       description: "Name of the service's identity on the server: the role that is mapped to its Entra principal.",
       example: "credential-lifecycle",
@@ -355,10 +359,12 @@ export const RegisteredCredential = CredentialView.omit({ usage: true })
 /** Returns the registration that a request asks for. @throws {Problem} invalidRequest */
 export const registrationRequestOf = ({
   dryRun: _,
+  users: [first, second],
   places,
   ...rest
 }: z.output<typeof RegisterCredentialRequest>): RegistrationRequest => ({
   ...rest,
+  users: [first!, second!],
   places: namedPlaces(places) ?? [],
 });
 
