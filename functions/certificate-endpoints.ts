@@ -58,6 +58,14 @@ const addCertificateEndpoint = endpoint({
   example: { body: { assetId: EXAMPLE_ID, host: "www.example.com" } },
   responds: { 201: CertificateEndpoint },
   problems: ["notFound", "conflict", "alreadyExists", "serviceVault"],
+  repeat: {
+    idOf: ({ assetId, host, port }) => `${assetId}/${host}:${port}`,
+    answer: async ({ id, services }) => {
+      const [, assetId = "", host = "", port] = /^(.*)\/(.*):(\d+)$/.exec(id) ?? [];
+      const row = await services.certificateEndpoints.get({ assetId, host, port: Number(port) });
+      return endpointView(row, services.clock.now());
+    },
+  },
   handle: async ({ body, caller, services }) => {
     const row = await services.certificateEndpoints.add(body, caller);
     const view = endpointView(row, services.clock.now());
@@ -98,6 +106,7 @@ const checkCertificateEndpoints = endpoint({
   example: { body: { assetId: EXAMPLE_ID } },
   responds: { 200: CheckedEndpoints },
   problems: ["notFound", "conflict", "serviceVault"],
+  harmlessRepeat: true,
   handle: async ({ body, caller, services }) => {
     const rows = await services.certificateEndpoints.check(body.assetId, caller);
     const now = services.clock.now();

@@ -56,6 +56,8 @@ export interface CertificateEndpoints {
    * conflict if the certificate has the maximum number of endpoints.
    */
   add(endpoint: EndpointAddress & { platform: Platform }, caller: Caller): Promise<Row<EndpointRecord>>;
+  /** Returns an endpoint of a certificate. @throws {Problem} notFound */
+  get(endpoint: EndpointAddress): Promise<Row<EndpointRecord>>;
   /** Removes an endpoint that a person added. @throws {Problem} notFound; conflict for one that a discovery found. */
   remove(endpoint: EndpointAddress, caller: Caller): Promise<void>;
   /** Checks all endpoints of a certificate now, and returns them. @throws {Problem} notFound */
@@ -125,6 +127,14 @@ export function createCertificateEndpoints(deps: {
     return found;
   }
 
+  /** Returns an endpoint of a certificate. @throws {Problem} notFound */
+  async function get(address: EndpointAddress): Promise<Row<EndpointRecord>> {
+    const rows = await rowsOf(requireCertificateId(address.assetId));
+    const row = rows.find(({ host, port }) => host === address.host && port === address.port);
+    if (!row) throw notFound(`The endpoint ${address.host}:${address.port}`);
+    return row;
+  }
+
   /** Returns the certificate of an endpoint. @throws {Problem} notFound, serviceVault */
   async function certificateOf(id: string): Promise<AssetRecord> {
     const found = await inventory.assets.get(id, await inventory.moment());
@@ -190,14 +200,13 @@ export function createCertificateEndpoints(deps: {
       );
     },
 
+    get,
+
     async remove(address, caller) {
-      const { vaultName, name } = requireCertificateId(address.assetId);
+      requireCertificateId(address.assetId);
       const event = eventOf("certificateEndpoint.removed", address, caller);
       await audited(audit, event, async () => {
-        const row = (await rowsOf({ vaultName, name })).find(
-          ({ host, port }) => host === address.host && port === address.port,
-        );
-        if (!row) throw notFound(`The endpoint ${address.host}:${address.port}`);
+        const row = await get(address);
         if (isDiscovered(row.rowKey))
           throw new Problem(
             "conflict",

@@ -278,7 +278,12 @@ export function rotationRequestOf(
 }
 
 /** Names that need no quotes in a statement and no escaping in any format of a secret. */
-const userName = z.string().regex(/^[A-Za-z_][A-Za-z0-9_.-]{0,62}$/);
+const userName = z
+  .string()
+  .regex(
+    /^[A-Za-z_][A-Za-z0-9_.-]{0,62}$/,
+    "must start with a letter or an underscore, and contain only letters, digits, `_`, `.` and `-`, at most 63",
+  );
 
 export const DatabaseServerList = z
   .object({

@@ -37,6 +37,9 @@ const GUARDED = [
 const NOT_GUARDED: Record<string, string[]> = {
   "reads the inventory, or decides what it contains": [
     "POST /api/assets/dependencies/discover",
+    "POST /api/assets/dependencies/endpoints",
+    "POST /api/assets/dependencies/endpoints/check",
+    "DELETE /api/assets/dependencies/endpoints",
     "POST /api/assets/discovery/scan",
     "DELETE /api/assets/discovery/scan/{scan_id}",
     "POST /api/automation/rotation/credentials/discover",

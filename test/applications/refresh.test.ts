@@ -156,7 +156,7 @@ test("writes fail if another worker took the applications over meanwhile, and th
   // The other worker takes the applications over while the first one waits for the answer of Graph.
   const slowGraph = live.cloud.control.addFault({
     match: { operation: "graph.*" },
-    action: { kind: "latency", milliseconds: 300 },
+    action: { kind: "latency", milliseconds: 1500 },
   });
   const handled = process.applications.handle(message, caller);
   await expect.poll(() => live.cloud.control.counts().total).toBe(1);

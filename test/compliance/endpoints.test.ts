@@ -59,7 +59,7 @@ test("each endpoint's response matches its declared schema", async () => {
   expect(evaluated).toMatchObject({ status: "completed", score: { failed: 4 } });
   const params = { evaluation_id: evaluated.evaluationId };
   expect((await call("getEvaluation", { params })).json).toEqual(evaluated);
-  expect((await call("listFrameworks")).json.items).toHaveLength(10);
+  expect((await call("listFrameworks")).json.items).toHaveLength(15);
   const soc = await call("getFramework", { params: { framework_id: "SOC-2" }, query: { history: "30" } });
   expect(soc.json.controls).toHaveLength(2);
   expect(soc.json.history).toHaveLength(1);
