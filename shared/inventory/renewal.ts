@@ -337,7 +337,7 @@ export function explainStatus(
   if (status === "expired")
     return { rule: planned.hasWindow ? "window" : "lifetime", reason: "The certificate has expired." };
   if (!planned.hasWindow) {
-    const starts = `Its status is warning from ${utcText(warningAt)} and critical from ${utcText(criticalAt)}`;
+    const starts = `Its status is warning from ${utcText(warningAt)} and urgent (critical) from ${utcText(criticalAt)}`;
     return {
       rule: "lifetime",
       reason: `${expiry} ${starts}: the days of the policy, but at most a third and a sixth of its lifetime before expiry.`,
@@ -348,7 +348,7 @@ export function explainStatus(
     return { rule: "window", reason: `Its renewer has until ${windowEnd} to renew it. ${expiry}` };
   const lateReason = `Its renewer should have renewed it by ${windowEnd}. ${expiry}`;
   if (status === "warning")
-    return { rule: "window", reason: `${lateReason} Its status becomes critical on ${utcText(criticalAt)}.` };
+    return { rule: "window", reason: `${lateReason} Its status becomes urgent (critical) on ${utcText(criticalAt)}.` };
   return moment.now >= (planned.expiresOn - criticalDays * DAY_SECONDS) * 1000
     ? { rule: "days", reason: `${lateReason} It expires within ${criticalDays} days.` }
     : { rule: "window", reason: `${lateReason} Half of the time between the two has passed.` };

@@ -131,11 +131,11 @@ const Secret = z
     expiresOn: z.iso.datetime().nullable(),
     verdict: z.enum(VERDICTS).meta({
       description:
-        "Whether all known consumers can work without the secret (`possible`), some (`partly`) or none (`blocked`). `unknown`: no consumer is known, or their kinds do not decide.",
+        "Whether all known consumers can work without the secret (`possible`), some (`partly`) or none (`blocked`). `unknown`: no consumer is known, or their kinds do not decide. Consumers that the service does not know are in no verdict: see the member `unknown` of the secret and of the report.",
     }),
     reason: z.string().meta({
       description: "Reason of the verdict.",
-      example: "Each known consumer (1) can sign in without the secret. See unknown for what was not searched.",
+      example: "Each known consumer (1) can sign in without the secret. Others are possible in sources that were not searched.",
     }),
     usage: CredentialUsageView.meta({ description: "Use of the secret, as sign-in logs show it." }),
     places: z

@@ -57,13 +57,13 @@ export function verdictOf(
   if (!isComplete)
     return {
       verdict: "unknown",
-      reason: "The vault secrets that store the secret could not be searched: see unknown.",
+      reason: "The vault secrets that store the secret could not be searched.",
     };
   if (consumers.length === 0) {
     if (idleDays !== undefined && idleDays > 0)
       return {
         verdict: "unknown",
-        reason: `No consumer is known, and complete logs show no sign-in of the application for ${idleDays} days. The secret may be unused: see unknown.`,
+        reason: `No consumer is known, and complete logs show no sign-in of the application for ${idleDays} days. The secret may be unused, or its users are in sources that were not searched.`,
       };
     const used = lastUsedAt === undefined ? "" : ` The last sign-in with it was on ${lastUsedAt.slice(0, 10)}.`;
     return { verdict: "unknown", reason: `No consumer of the secret is known.${used}` };
@@ -74,7 +74,7 @@ export function verdictOf(
   if (replaceable === consumers.length)
     return {
       verdict: "possible",
-      reason: `Each known consumer (${consumers.length}) can sign in without the secret.${onlyAccess} See unknown for what was not searched.`,
+      reason: `Each known consumer (${consumers.length}) can sign in without the secret.${onlyAccess} Others are possible in sources that were not searched.`,
     };
   const first = consumers.find((one) => !canReplace(one))!;
   const why = `${first.name}: ${first.replacement.blockers[0]?.message ?? "nothing can replace the secret."}`;

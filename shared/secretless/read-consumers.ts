@@ -195,7 +195,7 @@ export function unknownOfSecret(
       ? [
           {
             code: "entitledIdentities",
-            message: `${entitled.size} identities may read a vault secret that stores it, and no read of them is known.`,
+            message: `${entitled.size === 1 ? "1 identity" : `${entitled.size} identities`} may read a vault secret that stores it, and no log shows a read.`,
             remedy:
               "Send the audit events of the vault to a Log Analytics workspace, and see the blast radius of the secret.",
           },

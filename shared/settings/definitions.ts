@@ -133,7 +133,7 @@ export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValu
     allowed: SECOND_FACTOR_REQUIREMENTS,
     environmentVariable: "REQUIRE_SECOND_FACTOR",
     description:
-      "Users who must add a second factor before anything else after a sign-in with a password: none, administrators or everyone. Has no effect on single sign-on, API tokens, and services with neither a key vault of their own nor PUBLIC_BASE_URL.",
+      "Users who must add a second factor before anything else after a sign-in with a password: nobody (`none`), administrators or everyone. Has no effect on single sign-on and API tokens, nor if the deployment has neither a key vault for the service nor PUBLIC_BASE_URL, because no second factor can be added then.",
   },
   requireStepUp: {
     category: "features",
@@ -141,7 +141,7 @@ export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValu
     default: false,
     environmentVariable: "REQUIRE_STEP_UP",
     description:
-      "Before a request that can expose a secret, the user must have confirmed a second factor, or signed in at the identity provider, in the last ten minutes. Such requests create sync records, providers, rotation policies, API tokens of administrators, or administrators. API tokens can't send them.",
+      "Before a request that can expose a secret, the user must have confirmed a second factor, or signed in at the identity provider, in the last ten minutes. Such requests create syncs, providers, rotation policies, API tokens of administrators, or administrators. API tokens can't send them.",
   },
   requireApproval: {
     category: "features",
@@ -176,7 +176,7 @@ export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValu
     maximum: 365,
     environmentVariable: "CRITICAL_EXPIRY_DAYS",
     description:
-      "An asset is critical if it expires within this many days. Must be less than the warning expiry threshold.",
+      "An asset has the status critical, which the web page calls urgent, if it expires within this many days. Must be less than the warning expiry threshold.",
   },
   warningExpiryDays: {
     category: "compliance-policy",

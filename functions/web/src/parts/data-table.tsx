@@ -18,6 +18,9 @@ import { useIsNarrow } from "./width.ts";
 /** Number of items that the list for narrow screens shows at first. Each item fills a large part of a phone's screen. */
 const FIRST_ITEMS = 20;
 
+/** A badge of Fluent UI is one line high. In a narrow column its text can need two lines. */
+const GROWING_BADGE = { height: "auto", minHeight: "20px" } as const;
+
 const useStyles = makeStyles({
   scroller: { overflowX: "auto", maxWidth: "100%" },
   table: { tableLayout: "auto", backgroundColor: tokens.colorNeutralBackground1 },
@@ -35,7 +38,8 @@ const useStyles = makeStyles({
     paddingBottom: tokens.spacingVerticalS,
     height: "auto",
     unicodeBidi: "isolate",
-    "& button": { overflowWrap: "normal" },
+    "& button": { overflowWrap: "normal", whiteSpace: "nowrap" },
+    "& .fui-Badge": GROWING_BADGE,
   },
   wide: { minWidth: "min(220px, 60vw)", maxWidth: "50vw", overflowWrap: "anywhere" },
   nowrap: { whiteSpace: "nowrap" },
@@ -50,7 +54,7 @@ const useStyles = makeStyles({
     margin: 0,
   },
   name: { color: tokens.colorNeutralForeground3, overflowWrap: "normal" },
-  value: { margin: 0, minWidth: 0, unicodeBidi: "isolate" },
+  value: { margin: 0, minWidth: 0, unicodeBidi: "isolate", "& .fui-Badge": GROWING_BADGE },
   untitled: { gridColumn: "1 / -1" },
 });
 

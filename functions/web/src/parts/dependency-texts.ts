@@ -101,6 +101,17 @@ export const SOURCES: Record<string, string> = {
   literals: "App settings with plaintext copies",
 };
 
+/**
+ * Returns a sentence of the API about a scope that could not be searched, which starts with the scope: the name of a source, or an
+ * ID. The sentence names a subscription itself, so its ID is left out.
+ */
+export function scopeText(sentence: string): string {
+  const [, scope = "", rest = ""] = /^(\S+): (.+)$/s.exec(sentence) ?? [];
+  if (rest === "") return sentence;
+  const name = scope.startsWith("/") ? scope.split("/").at(-1)! : (SOURCES[scope] ?? scope);
+  return rest.includes(`subscription ${scope}`) ? rest : `${name}: ${rest}`;
+}
+
 /** Parts of an evidence that name a list of settings of a resource, in the words of the Azure portal. */
 const EVIDENCE: readonly [RegExp, string][] = [
   [/^appsettings\//i, "app setting "],

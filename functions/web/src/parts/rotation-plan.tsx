@@ -1,7 +1,7 @@
 import { Link, Text } from "@fluentui/react-components";
 import type { Schemas } from "../api/client.ts";
 import { createHref } from "./address.ts";
-import { evidenceText, kindOf, REFRESHES } from "./dependency-texts.ts";
+import { evidenceText, kindOf, REFRESHES, scopeText } from "./dependency-texts.ts";
 import { isolated } from "./isolated.ts";
 import { textsOfKind } from "./key-credential.ts";
 
@@ -41,7 +41,7 @@ export function RotationPlan({ of: plan }: { of: Schemas["Rotation"] }) {
         }
         lines={reasons}
       />
-      <Lines title="Could not be searched for consumers" lines={coverage} />
+      <NotSearched coverage={coverage} />
       <Lines title="Differences from your input" lines={notes} />
     </>
   );
@@ -69,11 +69,22 @@ const KEY_LEFT_OUT: Partial<Record<keyof typeof LEFT_OUT, string>> = {
   unanswered: "may store a key of the resource, but its vault gave no clear answer.",
 };
 
+/** Returns the number of vault secrets that are not updated and that a test or a user can still confirm. */
+export const possibleCopies = (notUpdated: Schemas["Rotation"]["notUpdated"]): number =>
+  notUpdated.filter(({ reason }) => ["newPlace", "uncertain", "unanswered"].includes(reason ?? "")).length;
+
+/** Where consumers could not be searched, with the link to the coverage of the dependencies, which says how to fix it. */
+export const NotSearched = ({ coverage }: Pick<Schemas["Rotation"], "coverage">) =>
+  coverage.length > 0 && (
+    <>
+      <Lines title="Could not be searched for consumers" lines={coverage.map(scopeText)} />
+      <Link href={createHref("/dependencies")}>How to complete the search</Link>
+    </>
+  );
+
 /** The vault secrets that a rotation does not write, with a link to confirm those that belong to the application. */
 export function NotWritten({ of: { appId, keyKind, notUpdated } }: { of: Schemas["Rotation"] }) {
-  const canBeConfirmed = notUpdated.some(({ reason }) =>
-    ["newPlace", "uncertain", "unanswered"].includes(reason ?? ""),
-  );
+  const canBeConfirmed = possibleCopies(notUpdated) > 0;
   return (
     <>
       <Lines

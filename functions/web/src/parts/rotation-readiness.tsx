@@ -4,6 +4,7 @@ import { type ComponentProps, useState } from "react";
 import { useMay } from "../api/access.ts";
 import { api, client, type Problem, type Schemas } from "../api/client.ts";
 import { createHref } from "./address.ts";
+import { deleteSecretCommand } from "./asset-commands.ts";
 import { titleOfId } from "./asset-name.ts";
 import { Copyable } from "./copyable.tsx";
 import { BY_CURSOR } from "./paged-table.tsx";
@@ -11,7 +12,7 @@ import { counted } from "./plural.ts";
 import { ProblemNotice } from "./problem-notice.tsx";
 import { QueryResult } from "./query-result.tsx";
 import { RotateClientSecret } from "./rotate-client-secret.tsx";
-import { HANDOVER } from "./rotation-texts.ts";
+import { HANDOVER, MATCH_EVIDENCE, MATCH_MEANING } from "./rotation-texts.ts";
 import { Unavailable, useWhyNot } from "./unavailable.tsx";
 
 type Application = Schemas["Application"];
@@ -39,17 +40,21 @@ export const rotationBlockers = ({ reasons }: Pick<Application, "reasons">): App
   reasons.filter(({ code }) => code !== "expiredSecretInTheWay");
 
 /**
- * Shows whether a client secret can be rotated: "Ready", "Test or confirm a match" (or "No match found") or "Not possible". Each state
+ * Shows whether a client secret can be rotated: "Ready", "No confirmed match" (or "No match found") or "Not possible". Each state
  * says what the user can do next.
  */
 export function RotationReadiness(props: Props) {
-  const { application } = props;
+  const { application, credential } = props;
   const blockers = rotationBlockers(application);
-  return blockers.length > 0 ? <NotPossible appId={application.appId} reasons={blockers} /> : <MatchState {...props} />;
+  return blockers.length > 0 ? (
+    <NotPossible appId={application.appId} keyId={credential.keyId} reasons={blockers} />
+  ) : (
+    <MatchState {...props} />
+  );
 }
 
 /** Why a rotation is not possible, and what to change so that it is. */
-function NotPossible({ appId, reasons }: Pick<Application, "appId" | "reasons">) {
+function NotPossible({ appId, keyId, reasons }: Pick<Application, "appId" | "reasons"> & { keyId: string }) {
   const mayCheckPermissions = useMay()("checkPermissions");
   return (
     <div>
@@ -68,6 +73,15 @@ function NotPossible({ appId, reasons }: Pick<Application, "appId" | "reasons">)
         </Text>
       ))}
       {reasons.some(({ code }) => code === "notOwner") && <AddServiceAsOwner appId={appId} />}
+      {reasons.some(({ code }) => code === "noRoomForSecret") && (
+        <>
+          <Text block>
+            The <Link href={createHref(`/rotation/apps/${appId}`)}>application's page</Link> says when each secret was
+            last used, as far as sign-in logs are connected.
+          </Text>
+          <Copyable label="Delete this secret if it is unused (Azure CLI)" text={deleteSecretCommand(appId, keyId)} />
+        </>
+      )}
       <Text block>
         After the change, select <Link href={createHref("/rotation")}>Refresh applications</Link> on the Rotation page.
       </Text>
@@ -118,7 +132,10 @@ export function RotateConfirmed(props: ComponentProps<typeof RotateClientSecret>
       {(data) => {
         const { candidates, proven } = matchesOf(data, credential.keyId);
         return candidates.length > 0 && proven.length === 0 ? (
-          <Unavailable title="Rotate secret" reason="Test or confirm a match first." />
+          <Unavailable
+            title="Rotate secret"
+            reason="Test or confirm a match first: the key vault secret that stores this client secret."
+          />
         ) : (
           <RotateClientSecret {...props} isWithoutMatch={candidates.length === 0} />
         );
@@ -199,12 +216,12 @@ function Unproven({
   return (
     <div>
       <Badge appearance="tint" color="warning">
-        {candidates.length === 0 ? "No match found" : "Test or confirm a match"}
+        {candidates.length === 0 ? "No match found" : "No confirmed match"}
       </Badge>{" "}
       <Text>
         {candidates.length === 0
           ? `The service found no key vault secret that stores this client secret. You can still rotate it. ${HANDOVER}`
-          : "Before a rotation, the service must know which key vault secret stores this client secret. A test reads the value once and signs in with it. The value is not shown or stored. If the sign-in succeeds, the client secret can be rotated."}
+          : `${MATCH_MEANING} A test reads the value once and signs in with it. The value is not shown or stored. If the sign-in succeeds, the client secret can be rotated.`}
       </Text>
       <Candidates appId={appId} of={shown} isMainAction={isMainAction} />
       {/* The application's page lists all matches below. */}
@@ -257,7 +274,8 @@ const Candidates = ({
     {candidates.map((match, index) => (
       <li key={match.assetId}>
         <AssetLink assetId={match.assetId} />{" "}
-        {match.confidence === "possible" ? "may store it." : "probably stores it."}{" "}
+        {match.confidence === "possible" ? "may store it" : "probably stores it"}:{" "}
+        {match.evidence.map((reason) => MATCH_EVIDENCE[reason]).join(", ")}.{" "}
         <TestMatch appId={appId} match={match} isMainAction={isMainAction && index === 0} />
       </li>
     ))}

@@ -164,3 +164,24 @@ export const VERIFICATION_RESULTS = {
   gone: "no longer uses the secret",
   unknown: "unknown which secret it uses",
 } as const satisfies Record<NonNullable<Rotation["consumers"][number]["holds"]>, string>;
+
+/** Evidence that a vault secret stores the application's secret, from strong to weak. */
+export const MATCH_EVIDENCE = {
+  tag: "a tag contains the credential's ID",
+  contentType: "its content type contains the credential's ID",
+  confirmed: "confirmed by a user",
+  signIn: "sign-in with its value succeeded",
+  rotated: "the last rotation saved the credential here",
+  hint: "its value starts with the credential's first characters",
+  appIdTag: "a tag contains the application's ID",
+  companion: "a secret with a similar name contains the application's ID",
+  expiry: "the only secret that expires at the same time as the credential",
+  expirySameDay: "expires on the same day as the credential, but so do other secrets",
+  createdTogether: "created at the same time as the credential",
+  name: "name similar to the application's",
+  conflict: "its tag and content type name different credentials",
+} as const satisfies Record<Schemas["RotationMatch"]["evidence"][number], string>;
+
+/** Explains the term "match" on pages whose next step is to test or confirm one. */
+export const MATCH_MEANING =
+  "A match is a key vault secret that may store the client secret. Before the first rotation, test or confirm which one does, so that the rotation saves the new secret there.";

@@ -22,7 +22,7 @@ function numberIn(settings: Settings["automation"] | undefined, key: string): nu
 export const useAutomationSetting = (key: "defaultValidityDays" | "rotationTriggerDays"): number | undefined =>
   numberIn(useSettings()?.automation, key);
 
-/** Numbers of days before expiry from which an asset has the status critical or warning. */
+/** Numbers of days before expiry from which an asset has the status critical ("urgent" on the page) or warning. */
 export type ExpiryThresholds = Record<"critical" | "warning", number>;
 
 /** Returns the thresholds of the statuses. Undefined while loading, and if the user can't read settings. */

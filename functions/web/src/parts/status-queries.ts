@@ -1,5 +1,6 @@
 /** Queries of the service's state that the navigation, the Overview page and other views share, with one response for all. */
 import { api, type Schemas } from "../api/client.ts";
+import { counted } from "./plural.ts";
 
 /** Days of the score's history. */
 const SCORE_DAYS = 90;
@@ -21,6 +22,10 @@ export const useAlertSummary = (options: { staleTime?: number } = {}) =>
  */
 export const vaultNoun = ({ subscriptions, gaps }: Pick<Schemas["Coverage"], "subscriptions" | "gaps">): string =>
   subscriptions.read < subscriptions.total || isListUnread({ gaps }) ? "known vault" : "vault";
+
+/** Returns the number of gaps with the meaning of the word. */
+export const gapsText = (gapsTotal: number): string =>
+  `${counted(gapsTotal, "gap")}: ${gapsTotal === 1 ? "a resource" : "resources"} that the last scans could not read completely.`;
 
 /** Returns whether the list of subscriptions itself could not be read, so that there can be further ones. */
 export const isListUnread = ({ gaps }: Pick<Schemas["Coverage"], "gaps">): boolean =>

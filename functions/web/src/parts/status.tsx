@@ -14,6 +14,24 @@ type Status = Schemas["Asset"]["status"];
 /** Asset statuses from worst to best. */
 export const STATUSES = ["expired", "critical", "warning", "healthy"] as const satisfies Status[];
 
+/**
+ * The text of each status. The API's `critical` is "urgent" here, because violations have a severity with the name "critical".
+ */
+export const STATUS_TEXTS = {
+  expired: "expired",
+  critical: "urgent",
+  warning: "warning",
+  healthy: "healthy",
+} as const satisfies Record<Status, string>;
+
+/** What each status means, for tooltips. */
+const STATUS_MEANINGS = {
+  expired: "the expiry date has passed",
+  critical: "it expires within the first threshold of the settings, or the renewal of the certificate is very late",
+  warning: "it expires within the second threshold of the settings, or the renewal of the certificate is late",
+  healthy: "it expires later or never",
+} as const satisfies Record<Status, string>;
+
 /** Color and icon of each status. */
 const STATUS_STYLES = {
   expired: { color: "danger", icon: <DismissCircleRegular /> },
@@ -34,7 +52,6 @@ export function SeverityBadge({ severity }: { severity: Severity }) {
       appearance="tint"
       className={useStyles().badge}
       color={SEVERITY_COLORS[severity]}
-      // "critical" is also a status of assets.
       title={`Severity of the violation: ${severity}`}
     >
       {severity}
@@ -51,10 +68,9 @@ export function StatusBadge({ status }: { status: Status }) {
       color={color}
       icon={icon}
       className={useStyles().badge}
-      // "critical" is also a severity of violations.
-      title={`Status of the asset: ${status}`}
+      title={`Status of the asset: ${STATUS_TEXTS[status]}: ${STATUS_MEANINGS[status]}`}
     >
-      {status}
+      {STATUS_TEXTS[status]}
     </Badge>
   );
 }

@@ -21,7 +21,8 @@ const columnsOf = (days: ExpiryThresholds | undefined): Column<Schemas["B2cTenan
   { title: "Domain", cell: ({ tenantDomain }) => tenantDomain },
   { title: "Type", cell: ({ tenantType }) => (tenantType === null ? "Unknown" : TENANT_TYPES[tenantType]) },
   {
-    title: "Reading",
+    title: "Status",
+    nowrap: true,
     cell: ({ state }) => (
       <Badge appearance="tint" color={STATE_COLORS[state]}>
         {STATES[state]}
@@ -35,7 +36,7 @@ const columnsOf = (days: ExpiryThresholds | undefined): Column<Schemas["B2cTenan
     ),
   })),
   { title: "Last refreshed", cell: ({ lastDiscoveredAt }) => <Instant at={lastDiscoveredAt} relative /> },
-  { title: "Error", cell: ({ failure }) => failure && `${failure.message} ${failure.remedy}` },
+  { title: "Error", cell: ({ failure }) => (failure ? `${failure.message} ${failure.remedy}` : "None") },
 ];
 
 /** The B2C tenants page: tenants for customers and partners whose credentials the service monitors. */

@@ -14,7 +14,7 @@ type Counts = Tenant["counts"];
 export const statusCounts = (days: ExpiryThresholds | undefined) => [
   { title: "Expired", status: "expired", countOf: (counts: Counts) => counts?.expired },
   {
-    title: days ? `Expire within ${counted(days.critical, "day")}` : "Critical",
+    title: days ? `Expire within ${counted(days.critical, "day")}` : "Urgent",
     status: "critical",
     countOf: (counts: Counts) => counts?.critical,
   },

@@ -38,7 +38,7 @@ const ISSUERS = { resourceKey: "Key of a resource", databaseLogin: "Database log
 const QUICK_FILTERS: readonly QuickFilter[] = [
   ["Client secrets", "kind", CLIENT_SECRET],
   ["Keys of resources", "kind", "resourceKey"],
-  ["Due in 30 days", "due", "30"],
+  ["Expired or due in 30 days", "due", "30"],
 ];
 const FILTERS: readonly Filter[] = [
   { name: "search", label: "Name contains" },
@@ -92,8 +92,8 @@ function Places({ row: { places, holder } }: { row: Row }): ReactNode {
     return holder.href === undefined ? (
       "Unknown"
     ) : (
-      <Link href={holder.href} aria-label={`See its matches: ${holder.name}`}>
-        See its matches
+      <Link href={holder.href} aria-label={`Show vault secrets that may store it: ${holder.name}`}>
+        Show vault secrets that may store it
       </Link>
     );
   return places.map(({ name, href }, index) => (

@@ -2,6 +2,7 @@ import { Link, Text } from "@fluentui/react-components";
 import { createHref } from "../../parts/address.ts";
 import { Card } from "../../parts/card.tsx";
 import { FeatureGate } from "../../parts/feature-gate.tsx";
+import { MATCH_MEANING } from "../../parts/rotation-texts.ts";
 import { View } from "../../parts/view.tsx";
 import { CredentialTable } from "./credential-table.tsx";
 
@@ -19,6 +20,7 @@ export default function Credentials() {
             databases. Find credentials finds the keys. To read client secrets again, select{" "}
             <Link href={createHref("/rotation")}>Refresh applications</Link> on the Rotation page.
           </Text>
+          <Text>{MATCH_MEANING}</Text>
           <CredentialTable />
         </Card>
       </FeatureGate>

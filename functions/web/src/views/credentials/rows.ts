@@ -41,7 +41,7 @@ export const KEY_KINDS = {
  */
 const STATES = {
   ready: "Ready",
-  match: "Test or confirm a match",
+  match: "Confirm which vault secret stores it, then rotate",
   superseded: "Delete it if it is unused: the application has a valid secret",
   inProgress: "In progress",
   blocked: "Not possible",

@@ -2,7 +2,7 @@ import { api, type Schemas } from "../../api/client.ts";
 import type { paths } from "../../api/schema.d.ts";
 import { daysWithin, expiresWithin, WITHIN } from "../../parts/expires-within.ts";
 import { type Filter, givenFilters } from "../../parts/filters.tsx";
-import { STATUSES } from "../../parts/status.tsx";
+import { STATUS_TEXTS } from "../../parts/status.tsx";
 
 type Query = NonNullable<paths["/api/assets/discovery/assets"]["get"]["parameters"]["query"]>;
 export type Filters = Omit<Query, "limit" | "offset" | "cursor" | "format">;
@@ -20,7 +20,7 @@ const YES_NO = { true: "Yes", false: "No" } as const;
 export const FILTERS = [
   { name: "search", label: "Name contains" },
   { name: "type", label: "Type", values: ["secret", "key", "certificate"] },
-  { name: "status", label: "Status", values: STATUSES },
+  { name: "status", label: "Status", values: STATUS_TEXTS },
   { name: "vault", label: "Vault", placeholder: "Full vault name" },
 ] as const satisfies AssetFilter[];
 

@@ -13,7 +13,7 @@ import type { Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { Instant } from "../../parts/instant.tsx";
 import { QueryFailure } from "../../parts/query-result.tsx";
-import { isListUnread, useCoverage, vaultNoun } from "../../parts/status-queries.ts";
+import { gapsText, isListUnread, useCoverage, vaultNoun } from "../../parts/status-queries.ts";
 import { useIsNarrow } from "../../parts/width.ts";
 
 type Coverage = Schemas["Coverage"];
@@ -69,7 +69,7 @@ export function Coverage() {
   if (!coverage.data) {
     return coverage.error ? <QueryFailure of={coverage} /> : <Spinner size="small" label="Loading" />;
   }
-  const { complete, gaps, subscriptions } = coverage.data;
+  const { complete, gaps, gapsTotal, subscriptions } = coverage.data;
   // Without a time, no scan of all subscriptions has finished yet. The API lists such a gap before those of subscriptions.
   const isUnknown = gaps[0]?.kind === "scan" && gaps[0].at === null;
   return (
@@ -82,9 +82,12 @@ export function Coverage() {
             {isUnknown && subscriptions.read === 0 ? (
               "unknown until the first scan has ended"
             ) : (
-              <Shares of={coverage.data} />
+              <>
+                <Shares of={coverage.data} /> read
+              </>
             )}
           </MessageBarTitle>
+          {!complete && `${gapsText(gapsTotal)} `}
           {!complete && mayCheck && <Link href={createHref("/permissions")}>Check all permissions</Link>}
           {complete ? "Everything was read." : LISTS.map((list) => <GapList key={list.label} of={list} gaps={gaps} />)}
         </MessageBarBody>

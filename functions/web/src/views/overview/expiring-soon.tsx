@@ -46,18 +46,18 @@ const useStyles = makeStyles({
     gap: tokens.spacingHorizontalS,
     alignItems: "center",
     minWidth: 0,
-    // A phone has no room for status, name, owner and time in one line.
-    "@media (max-width: 479px)": { flexWrap: "wrap" },
+    // On a phone: status, name and time in the first line, vault and owner in the second and third.
+    "@media (max-width: 479px)": { flexWrap: "wrap", rowGap: 0 },
   },
-  name: { ...TRUNCATED, flexShrink: 1, minWidth: "96px" },
-  // A phone has no room for the vault's name, so it is visually hidden and available to screen readers only.
-  vault: {
+  name: { ...TRUNCATED, flexShrink: 1, minWidth: "96px", "@media (max-width: 479px)": { flex: "1 1 0" } },
+  vault: { ...TRUNCATED, flex: "1 3 0", minWidth: 0, "@media (max-width: 479px)": { flex: "1 0 100%", order: 1 } },
+  owner: {
     ...TRUNCATED,
-    flex: "1 3 0",
-    minWidth: 0,
-    "@media (max-width: 479px)": { position: "absolute", width: "1px", height: "1px", clipPath: "inset(50%)" },
+    flex: "1 2 0",
+    minWidth: "64px",
+    color: tokens.colorNeutralForeground3,
+    "@media (max-width: 479px)": { flex: "1 0 100%", order: 1 },
   },
-  owner: { ...TRUNCATED, flex: "1 2 0", minWidth: "64px", color: tokens.colorNeutralForeground3 },
   when: { flexShrink: 0, marginLeft: "auto" },
 });
 
@@ -80,7 +80,9 @@ export function ExpiringSoon() {
                 >
                   {assetName(asset)}
                 </Link>
-                <span className={styles.vault}>{vaultOrTenant(asset)}</span>
+                <span className={styles.vault} title={vaultOrTenant(asset)}>
+                  {vaultOrTenant(asset)}
+                </span>
                 <span className={styles.owner}>
                   {asset.owner === null ? "no owner" : <span title={asset.owner}>{asset.owner}</span>}
                 </span>

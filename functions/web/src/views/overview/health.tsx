@@ -3,7 +3,7 @@ import { createHref } from "../../parts/address.ts";
 import { counted } from "../../parts/plural.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
 import { useExpiryThresholds } from "../../parts/setting-value.ts";
-import { STATUSES } from "../../parts/status.tsx";
+import { STATUS_TEXTS, STATUSES } from "../../parts/status.tsx";
 import { useCoverage, vaultNoun } from "../../parts/status-queries.ts";
 import { useSummary } from "./summary.ts";
 
@@ -62,6 +62,9 @@ export function Health() {
               <Link href={createHref("/vaults")}>
                 {counted(vaults.total, coverage ? vaultNoun(coverage) : "vault")}
               </Link>{" "}
+              {coverage && coverage.vaults.read < coverage.vaults.total
+                ? `(${coverage.vaults.read.toLocaleString()} of them read completely) `
+                : ""}
               and directories.
             </Text>
             {TYPES.filter(([type]) => byType[type] > 0).map(([type, title]) => (
@@ -73,7 +76,7 @@ export function Health() {
                 <div
                   className={styles.bar}
                   role="img"
-                  aria-label={`${title}: ${STATUSES.map((status) => `${byTypeAndStatus[type][status]} ${status}`).join(", ")}`}
+                  aria-label={`${title}: ${STATUSES.map((status) => `${byTypeAndStatus[type][status]} ${STATUS_TEXTS[status]}`).join(", ")}`}
                 >
                   {STATUSES.filter((status) => byTypeAndStatus[type][status] > 0).map((status) => (
                     <div
@@ -90,16 +93,17 @@ export function Health() {
                 <span key={status}>
                   <span className={styles.swatch} style={{ backgroundColor: COLORS[status] }} />
                   <Link href={createHref("/inventory", { status, counted: "true" })}>
-                    {byStatus[status].toLocaleString()} {status}
+                    {byStatus[status].toLocaleString()} {STATUS_TEXTS[status]}
                   </Link>
                 </span>
               ))}
             </div>
             <Text size={200}>
               {days
-                ? `Critical: expires within ${counted(days.critical, "day")}. Warning: within ${counted(days.warning, "day")}.`
-                : "Critical and warning: expires within the days that are set under Compliance in Settings."}{" "}
-              Healthy: expires later or never.
+                ? `Urgent: expires within ${counted(days.critical, "day")}. Warning: within ${counted(days.warning, "day")}.`
+                : "Urgent and warning: expires within the days that are set under Compliance in Settings."}{" "}
+              Healthy: expires later or never. Certificates with a renewer have these statuses by how late their renewal
+              is, so the numbers can differ from those of assets that expire within these days.
             </Text>
           </>
         )

@@ -56,14 +56,25 @@ function NotChecked() {
   return (
     <MessageBar intent={coverage && !coverage.complete ? "warning" : "info"} layout="multiline">
       <MessageBarBody>
-        <MessageBarTitle>Not checked yet.</MessageBarTitle> The service doesn't keep the results of earlier checks.{" "}
+        <MessageBarTitle>Not checked since you opened this page.</MessageBarTitle> The service doesn't keep the results
+        of checks.{" "}
         {coverage &&
           (coverage.complete ? (
             "The last scans could read everything. A check also covers rotation, sync and alerts."
           ) : (
             <>
               The last scans found <Link href={createHref("/vaults")}>{counted(coverage.gapsTotal, "gap")}</Link> that a
-              missing permission or a blocked network can cause. To see which permission is missing, select Check
+              missing permission or a blocked network can cause:
+              <ul>
+                {coverage.gaps.map(({ kind, name, message }) => (
+                  <li key={`${kind} ${name}`}>
+                    <bdi>{name}</bdi>: {message}
+                  </li>
+                ))}
+              </ul>
+              {coverage.gaps.length < coverage.gapsTotal &&
+                `${counted(coverage.gapsTotal - coverage.gaps.length, "further gap")} on the Vaults page. `}
+              To see the commands that grant what is missing, and to check rotation, sync and alerts too, select Check
               permissions.
             </>
           ))}

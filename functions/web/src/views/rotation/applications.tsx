@@ -10,6 +10,7 @@ import { isolated } from "../../parts/isolated.ts";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
 import { counted } from "../../parts/plural.ts";
 import { RotateConfirmed, RotationReadiness, rotationBlockers } from "../../parts/rotation-readiness.tsx";
+import { MATCH_MEANING } from "../../parts/rotation-texts.ts";
 import { useSearchParams } from "../../parts/router.tsx";
 import { StatusBadge } from "../../parts/status.tsx";
 import { Discover } from "./discover.tsx";
@@ -58,13 +59,22 @@ function NextStep({ application }: { application: Application }) {
   const href = createHref(`/rotation/apps/${appId}`);
   return (
     <>
-      {blockers.length > 0 ? (
-        `Rotation not possible. ${blockers.map(({ message }) => message).join(" ")}`
+      {main === undefined && application.kind === "application" ? (
+        <CertificateSteps application={application} />
+      ) : blockers.length > 0 ? (
+        <>
+          Rotation not possible. {blockers.map(({ message }) => message).join(" ")}{" "}
+          {application.kind === "application" && (
+            <Link href={href} aria-label={`Fix the cause: ${displayName}`}>
+              Fix the cause
+            </Link>
+          )}
+        </>
       ) : (
         <>
           {main?.status === "healthy" ? "Nothing is due. To rotate it anyway: " : ""}
-          <Link href={href} aria-label={`Test or confirm the match, then rotate: ${displayName}`}>
-            Test or confirm the match, then rotate
+          <Link href={href} aria-label={`Confirm which vault secret stores it, then rotate: ${displayName}`}>
+            Confirm which vault secret stores it, then rotate
           </Link>
         </>
       )}
@@ -75,6 +85,24 @@ function NextStep({ application }: { application: Application }) {
           </Link>
         </Text>
       )}
+    </>
+  );
+}
+
+/** The next step of an application with certificates only: to renew those that expire soon in Entra, on the certificate's page. */
+function CertificateSteps({ application: { credentials } }: { application: Application }) {
+  const due = credentials.filter(({ kind, status }) => kind === "certificate" && status !== "healthy");
+  return (
+    <>
+      {due.map(({ assetId, keyId, displayName }) => (
+        <Text key={keyId} block>
+          <Link href={createHref(`/inventory/${encodeURIComponent(assetId)}`)}>
+            Renew the certificate in Microsoft Entra: {isolated(displayName ?? keyId)}
+          </Link>
+        </Text>
+      ))}
+      {due.length === 0 && "Nothing is due. "}
+      The service rotates client secrets only, and this application has none.
     </>
   );
 }
@@ -110,6 +138,7 @@ export function Applications() {
   return (
     <>
       {list.data && <Totals of={loaded} isIncomplete={list.hasNextPage} />}
+      <Text>{MATCH_MEANING}</Text>
       <Discover />
       <Filters of={FILTERS} />
       <PagedTable
@@ -151,6 +180,10 @@ const CredentialLink = ({ credential: { assetId, displayName, keyId } }: { crede
   <Link href={createHref(`/inventory/${encodeURIComponent(assetId)}`)}>{isolated(displayName ?? keyId)}</Link>
 );
 
+/** Returns the credentials, soonest expiry first. Those without an expiry are last. */
+const sortedByExpiry = (credentials: readonly Credential[]): Credential[] =>
+  [...credentials].sort((a, b) => (a.expiresOn ?? "9999").localeCompare(b.expiresOn ?? "9999"));
+
 const isClientSecret = ({ kind, of }: Credential): boolean => kind === "secret" && of === "application";
 
 /**
@@ -158,9 +191,7 @@ const isClientSecret = ({ kind, of }: Credential): boolean => kind === "secret" 
  * the next one to expire. If all have expired, the one that expired last. Undefined if the application has none.
  */
 function secretToRotateFirst({ credentials }: Application): Credential | undefined {
-  const secrets = credentials
-    .filter(isClientSecret)
-    .sort((a, b) => (a.expiresOn ?? "9999").localeCompare(b.expiresOn ?? "9999"));
+  const secrets = sortedByExpiry(credentials.filter(isClientSecret));
   return secrets.find(({ status }) => status !== "expired") ?? secrets.at(-1);
 }
 
@@ -173,8 +204,7 @@ const isSuperseded = (credential: Credential, main: Credential | undefined): boo
  * certificate that expires last.
  */
 const dueCredential = (application: Application): Credential | undefined =>
-  secretToRotateFirst(application) ??
-  [...application.credentials].sort((a, b) => (a.expiresOn ?? "9999").localeCompare(b.expiresOn ?? "9999")).at(-1);
+  secretToRotateFirst(application) ?? sortedByExpiry(application.credentials).at(-1);
 
 /** Returns the applications, soonest expiry first, then by name. Applications without an expiry are last. */
 const sortedByDue = (applications: readonly Application[]): Application[] =>
@@ -228,7 +258,7 @@ export function Credentials({
 }) {
   const styles = useStyles();
   const mainSecret = secretToRotateFirst(application);
-  return application.credentials.map((credential) => {
+  return sortedByExpiry(application.credentials).map((credential) => {
     const isMain = credential === mainSecret && credential.status !== "healthy";
     // A rotation of an expired secret would leave the application's other secret unchanged.
     const isOld = isSuperseded(credential, mainSecret);
@@ -246,6 +276,17 @@ export function Credentials({
           {credential.status === "expired" ? ", expired " : ", expires "}
           <Instant at={credential.expiresOn} relative />
         </span>
+        {isDetailed && credential.kind === "certificate" && credential.status !== "healthy" && (
+          <Text block>
+            The service can't renew certificates of applications.{" "}
+            <Link
+              href={createHref(`/inventory/${encodeURIComponent(credential.assetId)}`)}
+              aria-label={`Renew the certificate in Microsoft Entra: ${credential.displayName ?? credential.keyId}`}
+            >
+              Renew the certificate in Microsoft Entra
+            </Link>
+          </Text>
+        )}
         {isDetailed && isOld && mainSecret && (
           <Superseded application={application} expired={credential} usable={mainSecret} />
         )}

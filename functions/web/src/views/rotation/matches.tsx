@@ -18,26 +18,9 @@ import { fieldText, withoutEmpty } from "../../parts/form-dialog.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
 import { counted } from "../../parts/plural.ts";
-import { HANDOVER } from "../../parts/rotation-texts.ts";
+import { HANDOVER, MATCH_EVIDENCE } from "../../parts/rotation-texts.ts";
 
 type Match = Schemas["RotationMatch"];
-
-/** Evidence that a vault secret stores the application's secret, from strong to weak. */
-const EVIDENCE = {
-  tag: "a tag contains the credential's ID",
-  contentType: "its content type contains the credential's ID",
-  confirmed: "confirmed by a user",
-  signIn: "sign-in with its value succeeded",
-  rotated: "the last rotation saved the credential here",
-  hint: "its value starts with the credential's first characters",
-  appIdTag: "a tag contains the application's ID",
-  companion: "a secret with a similar name contains the application's ID",
-  expiry: "the only secret that expires at the same time as the credential",
-  expirySameDay: "expires on the same day as the credential, but so do other secrets",
-  createdTogether: "created at the same time as the credential",
-  name: "name similar to the application's",
-  conflict: "its tag and content type name different credentials",
-} as const satisfies Record<Match["evidence"][number], string>;
 
 const useStyles = makeStyles({ reasons: { margin: 0, paddingInlineStart: tokens.spacingHorizontalL } });
 
@@ -49,7 +32,7 @@ function Confidence({ of: { confidence, evidence } }: { of: Match }) {
       {CONFIDENCE[confidence]}:
       <ul className={styles.reasons}>
         {evidence.map((reason) => (
-          <li key={reason}>{EVIDENCE[reason]}</li>
+          <li key={reason}>{MATCH_EVIDENCE[reason]}</li>
         ))}
       </ul>
     </>
@@ -83,7 +66,7 @@ export function Matches({ application }: { application: Schemas["Application"] }
         </>
       ),
     },
-    { title: "Match", cell: (match) => <Confidence of={match} /> },
+    { title: "Evidence", cell: (match) => <Confidence of={match} /> },
     { title: "Test", cell: ({ verified }) => VERIFIED[verified] },
     { title: "", cell: (match) => <Actions application={application} match={match} /> },
   ];
@@ -170,7 +153,8 @@ function Actions({
           <>
             <Text>
               Confirms without a test that this key vault secret stores the selected credential. Rotations of the
-              credential then save the new secret here.
+              credential then save the new secret here. If it stores another value, the next rotation replaces that
+              value, and its consumers stop working. If you are not sure, select Test match instead.
             </Text>
             <ChoiceField
               name="keyId"

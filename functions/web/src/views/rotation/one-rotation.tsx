@@ -9,9 +9,10 @@ import { Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
 import { textsOfKind } from "../../parts/key-credential.ts";
 import { Operate } from "../../parts/operate.tsx";
+import { counted } from "../../parts/plural.ts";
 import { pollUntil } from "../../parts/polling.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
-import { Lines, NotWritten } from "../../parts/rotation-plan.tsx";
+import { Lines, NotSearched, NotWritten, possibleCopies } from "../../parts/rotation-plan.tsx";
 import {
   CONSUMER_STATES,
   FINAL_STATUSES,
@@ -51,6 +52,7 @@ export default function OneRotation() {
             )}
             . <Link href={createHref("/rotation")}>All applications and rotations</Link>
           </Text>
+          <OpenPoints rotation={data} />
           <Keys rotation={data} />
           {data.attention && <Attention attention={data.attention} />}
           {data.failure && (
@@ -65,6 +67,16 @@ export default function OneRotation() {
       )}
     </QueryResult>
   );
+}
+
+/** What the steps don't cover: possible copies of the old secret, and places that could not be searched. The card below lists both. */
+function OpenPoints({ rotation: { notUpdated, coverage } }: { rotation: Rotation }) {
+  const points = [
+    counted(possibleCopies(notUpdated), "possible copy of the old secret", "possible copies of the old secret"),
+    counted(coverage.length, "place that could not be searched", "places that could not be searched"),
+  ].filter((text) => !text.startsWith("0 "));
+  if (points.length === 0) return null;
+  return <Text>To check under Affected resources: {points.join(" and ")}.</Text>;
 }
 
 /** The key or the user that the rotation replaces, and its Azure resource. Empty for other secrets. */
@@ -109,7 +121,7 @@ function Affected({ rotation }: { rotation: Rotation }) {
       />
       {consumers.length > 0 && <Text>{verifiedMeans}</Text>}
       <NotWritten of={rotation} />
-      <Lines title="Could not be searched for consumers" lines={coverage} />
+      <NotSearched coverage={coverage} />
     </Card>
   );
 }

@@ -1,6 +1,8 @@
-import { Accordion, AccordionHeader, AccordionItem, AccordionPanel, Text } from "@fluentui/react-components";
-import type { ReactNode } from "react";
+import { Accordion, AccordionHeader, AccordionItem, AccordionPanel, Link, Text } from "@fluentui/react-components";
+import { type ReactNode, useRef, useState } from "react";
 import { api, type Schemas } from "../../api/client.ts";
+import { createHref } from "../../parts/address.ts";
+import { titleOfId } from "../../parts/asset-name.ts";
 import { Copyable } from "../../parts/copyable.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
@@ -9,46 +11,96 @@ import { QueryResult } from "../../parts/query-result.tsx";
 
 type Secret = Schemas["Secretless"]["secrets"][number];
 
-const VERDICTS = {
-  possible: "Can be replaced",
-  partly: "Can be replaced for some consumers",
-  blocked: "Can't be replaced",
-  unknown: "Unknown",
-} as const satisfies Record<Secret["verdict"], string>;
-
 /** Says for each client secret of an application whether its consumers can work without it, with the plan folded. */
 export function Secretless({ appId }: { appId: string }) {
   const params = { path: { app_id: appId } };
   const report = api.useQuery("get", "/api/automation/rotation/apps/{app_id}/secretless", { params });
+  const [isOpen, setOpen] = useState(false);
+  const notSearched = useRef<HTMLDivElement>(null);
+  const showNotSearched = () => {
+    setOpen(true);
+    notSearched.current?.scrollIntoView();
+  };
   return (
     <QueryResult of={report}>
       {({ secrets, unknown }) => (
         <>
           {secrets.map((secret) => (
-            <SecretVerdict key={secret.keyId} secret={secret} />
+            <SecretVerdict
+              key={secret.keyId}
+              secret={secret}
+              notSearched={unknown.length}
+              showNotSearched={showNotSearched}
+            />
           ))}
-          <Folded title={`What was not searched (${unknown.length})`}>
-            {unknown.map(({ message, remedy }) => (
-              <div key={message}>
-                <Text>
-                  {message} {remedy}
-                </Text>
-              </div>
-            ))}
-          </Folded>
+          {unknown.length > 0 && (
+            <div ref={notSearched}>
+              <Folded title={notSearchedTitle(unknown.length)} isOpen={isOpen} setOpen={setOpen}>
+                {unknown.map(({ message, remedy }) => (
+                  <div key={message}>
+                    <Text>
+                      {message} {remedy}
+                    </Text>
+                  </div>
+                ))}
+                <Link href={createHref("/dependencies")}>Coverage of the dependencies</Link>
+              </Folded>
+            </div>
+          )}
         </>
       )}
     </QueryResult>
   );
 }
 
-function SecretVerdict({ secret }: { secret: Secret }) {
-  const { keyId, displayName, verdict, reason, usage, consumers, plan, unknown } = secret;
+const notSearchedTitle = (count: number): string => `Not searched or unknown: ${counted(count, "item")}`;
+
+/** Returns the verdict on a secret, which covers its known consumers only. */
+function verdictOf({ verdict, consumers: { length } }: Secret): string {
+  switch (verdict) {
+    case "possible":
+      return length === 1
+        ? "the 1 known consumer can sign in without it"
+        : `all ${length} known consumers can sign in without it`;
+    case "partly":
+      return `some of the ${length} known consumers can sign in without it`;
+    case "blocked":
+      return "can't be replaced";
+    case "unknown":
+      return "unknown whether it can be replaced";
+  }
+}
+
+function SecretVerdict({
+  secret,
+  notSearched,
+  showNotSearched,
+}: {
+  secret: Secret;
+  /** Number of sources and uses that are unknown for all secrets of the application. */
+  notSearched: number;
+  showNotSearched(): void;
+}) {
+  const { keyId, displayName, verdict, reason, usage, consumers, plan, places, unknown } = secret;
+  const [isOpen, setOpen] = useState(false);
+  const isOptimistic = verdict === "possible" || verdict === "partly";
   return (
     <div>
       <Text weight="semibold">
-        {isolated(displayName ?? keyId)}: {VERDICTS[verdict]}
+        Secret "{isolated(displayName ?? keyId)}": {verdictOf(secret)}.
       </Text>
+      {isOptimistic && (notSearched > 0 || usage.idleDays === null) && (
+        <Text block weight="semibold">
+          Not certain that nothing else uses it:{" "}
+          {usage.idleDays === null && `sign-ins with it are unknown${notSearched > 0 ? ", and " : "."}`}
+          {notSearched > 0 && (
+            <>
+              {counted(notSearched, "source or use is", "sources or uses are")} not known.{" "}
+              <Link onClick={showNotSearched}>Show them</Link>
+            </>
+          )}
+        </Text>
+      )}
       <div>
         <Text>
           {reason}{" "}
@@ -65,12 +117,22 @@ function SecretVerdict({ secret }: { secret: Secret }) {
       {unknown.map(({ code, message, remedy }) => (
         <div key={code}>
           <Text>
-            {message} {remedy}
+            {message} {remedy}{" "}
+            {code === "entitledIdentities" &&
+              places.map(({ assetId }) => (
+                <Link key={assetId} href={createHref(`/dependencies/${encodeURIComponent(assetId)}`)}>
+                  Blast radius of {titleOfId(assetId)}
+                </Link>
+              ))}
           </Text>
         </div>
       ))}
       {plan.length > 0 && (
-        <Folded title={`Plan for ${counted(consumers.length, "consumer")}: ${counted(plan.length, "step")}`}>
+        <Folded
+          title={`Plan for ${counted(consumers.length, "known consumer")}: ${counted(plan.length, "step")}`}
+          isOpen={isOpen}
+          setOpen={setOpen}
+        >
           <ol>
             {plan.map(({ text, command, consumer }, index) => (
               // biome-ignore lint/suspicious/noArrayIndexKey: the steps of a plan have no other identity than their order
@@ -92,9 +154,19 @@ function SecretVerdict({ secret }: { secret: Secret }) {
 const nameOf = ({ consumers }: Secret, id: string): string =>
   isolated(consumers.find((one) => one.id === id)?.name ?? id);
 
-function Folded({ title, children }: { title: string; children: ReactNode }) {
+function Folded({
+  title,
+  isOpen,
+  setOpen,
+  children,
+}: {
+  title: string;
+  isOpen: boolean;
+  setOpen(isOpen: boolean): void;
+  children: ReactNode;
+}) {
   return (
-    <Accordion collapsible>
+    <Accordion collapsible openItems={isOpen ? ["content"] : []} onToggle={() => setOpen(!isOpen)}>
       <AccordionItem value="content">
         <AccordionHeader>{title}</AccordionHeader>
         <AccordionPanel>{children}</AccordionPanel>

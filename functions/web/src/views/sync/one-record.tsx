@@ -33,9 +33,14 @@ export default function OneRecord() {
       {(data) => (
         <View title={`Sync of ${data.sourceVault}/${data.sourceSecret}`}>
           <Text>
-            Target: {targetText(data)}. <Link href={createHref("/sync")}>All syncs</Link>
+            Source:{" "}
+            <Link href={createHref(`/inventory/${encodeURIComponent(`${data.sourceVault}.secret.${data.sourceSecret}`)}`)}>
+              {data.sourceVault}/{data.sourceSecret}
+            </Link>
+            . Target: {targetText(data)}. <Link href={createHref("/sync")}>All syncs</Link>
           </Text>
           <Actions record={data} />
+          <Text size={200}>If you delete the sync, you choose whether the copy in the target stays.</Text>
           <Card title="Status">
             <State record={data} />
           </Card>

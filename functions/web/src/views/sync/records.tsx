@@ -29,8 +29,13 @@ const COLUMNS: Column<SyncRecord>[] = [
   },
   { title: "Last copied", cell: ({ lastSyncedAt }) => <Instant at={lastSyncedAt} relative /> },
   { title: "Last compared", cell: (record) => <Instant at={lastComparedAt(record)} relative /> },
-  { title: "Error", cell: ({ failure }) => failure && `${failure.message} ${failure.remedy}` },
 ];
+
+/** Shown only if a sync has an error. */
+const ERROR: Column<SyncRecord> = {
+  title: "Error",
+  cell: ({ failure }) => (failure ? `${failure.message} ${failure.remedy}` : "None"),
+};
 
 /** The table of sync records with their status, on the Sync page. */
 export function Records() {
@@ -38,13 +43,14 @@ export function Records() {
   const query = { limit: 100, ...givenFilters(params, FILTERS) };
   const list = api.useInfiniteQuery("get", "/api/automation/sync/records", { params: { query } }, BY_CURSOR);
   const [page] = list.data?.pages ?? [];
+  const hasErrors = list.data?.pages.some(({ items }) => items.some(({ failure }) => failure !== null)) ?? false;
   return (
     <>
       {page && <Totals of={page} isFiltered={Object.keys(query).length > 1} />}
       <Filters of={FILTERS} />
       <PagedTable
         of={list}
-        columns={COLUMNS}
+        columns={hasErrors ? [...COLUMNS, ERROR] : COLUMNS}
         keyOf={({ recordId }) => recordId}
         label="Syncs"
         empty="No syncs match the filter. Select Create sync to copy a key vault secret to another secret store."
@@ -53,7 +59,7 @@ export function Records() {
   );
 }
 
-/** The number of syncs, and of those in the first page that are not in sync. */
+/** The number of syncs, and in the first page the numbers of those that are not in sync and that are disabled. */
 function Totals({
   of: { items, total, totalAtLeast, nextCursor },
   isFiltered,
@@ -62,14 +68,23 @@ function Totals({
   isFiltered: boolean;
 }) {
   const count = total ?? Math.max(totalAtLeast ?? 0, items.length);
-  const notInSync = items.filter(({ state }) => state !== "inSync" && state !== "paused").length;
+  const paused = items.filter(({ state }) => state === "paused").length;
+  const notInSync = items.filter(({ state }) => state !== "inSync").length - paused;
+  const atLeast = nextCursor === null ? "" : "at least ";
   return (
     <Text>
       {total === null && nextCursor !== null && "At least "}
       {counted(count, "sync", "syncs")}
       {isFiltered
         ? " with this status."
-        : `, ${nextCursor === null ? "" : "at least "}${notInSync.toLocaleString()} of them not in sync.`}
+        : notInSync + paused === 0
+          ? atLeast === "" && count > 0
+            ? ", all in sync."
+            : "."
+          : `, ${[
+              ...(notInSync > 0 ? [`${atLeast}${notInSync.toLocaleString()} not in sync`] : []),
+              ...(paused > 0 ? [`${atLeast}${paused.toLocaleString()} disabled`] : []),
+            ].join(" and ")}.`}
     </Text>
   );
 }

@@ -11,7 +11,7 @@ import { Records } from "./records.tsx";
 export default function Sync() {
   return (
     <View title="Sync">
-      <Card title="Syncs">
+      <Card title="Copies of key vault secrets">
         <Text>A sync copies one key vault secret to another secret store, and keeps the copy up to date.</Text>
         <FeatureGate
           operation="createSyncRecord"

@@ -22,7 +22,7 @@ const COLUMNS: Column<Vault>[] = [
   { title: "Keys", cell: (vault) => assetCountOf(vault, "key") },
   { title: "Certificates", cell: (vault) => assetCountOf(vault, "certificate") },
   { title: "Expired assets", cell: (vault) => statusCountOf(vault, "expired") },
-  { title: "Critical assets", cell: (vault) => statusCountOf(vault, "critical") },
+  { title: "Urgent assets", cell: (vault) => statusCountOf(vault, "critical") },
   { title: "Access problems", wide: true, cell: failuresOf },
 ];
 
@@ -79,9 +79,12 @@ const assetCountOf = ({ assets, failures }: Vault, type: keyof Vault["assets"]):
     failures.some(({ list }) => list === type),
   );
 
-/** Returns the number of assets with a status. */
-const statusCountOf = ({ health, failures }: Vault, status: keyof Vault["health"]): string =>
-  countUnlessUnread(health[status], failures.length > 0);
+/** Returns the number of assets with a status, with a link to their list. */
+function statusCountOf({ name, health, failures }: Vault, status: keyof Vault["health"]) {
+  const text = countUnlessUnread(health[status], failures.length > 0);
+  if (!health[status]) return text;
+  return <Link href={createHref("/inventory", { vault: name, status })}>{text}</Link>;
+}
 
 /** Display texts for the lists of a vault, one per type of asset. */
 const LISTS = {
@@ -92,7 +95,7 @@ const LISTS = {
 
 /** Returns the access problems of a vault. Until `retryAt`, only scans of the mode `force` read it. */
 function failuresOf({ failures, retryAt }: Vault) {
-  if (failures.length === 0 && retryAt === null) return null;
+  if (failures.length === 0 && retryAt === null) return "None";
   return (
     <>
       {failures.map(({ list, message, remedy, at }) => (
