@@ -135,7 +135,8 @@ const Secret = z
     }),
     reason: z.string().meta({
       description: "Reason of the verdict.",
-      example: "Each known consumer (1) can sign in without the secret. Others are possible in sources that were not searched.",
+      example:
+        "Each known consumer (1) can sign in without the secret. Others are possible in sources that were not searched.",
     }),
     usage: CredentialUsageView.meta({ description: "Use of the secret, as sign-in logs show it." }),
     places: z

@@ -44,7 +44,7 @@ withBrowser(
     // The first sentence shows that the page has the remediation.
     const [firstSentence] = body.items[0].failures[0].remedy.match(/[^.]+\./);
     await page.getByText(firstSentence.trim()).first().waitFor();
-    // On a narrow screen, the vault's name is available to screen readers only.
+    // A narrow screen shows the vault's name too.
     await page.setViewportSize({ width: 360, height: 900 });
     expect(await page.getByRole("list", { name: "Next to expire" }).innerText()).toContain("kv-shop");
     expect(browserErrors).toEqual([]);

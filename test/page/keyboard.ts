@@ -242,7 +242,7 @@ const MAIN_TASKS: [string, (page: Page) => Promise<void>][] = [
   [
     "/credentials",
     async (page) => {
-      await tabTo(page, "Due in 30 days");
+      await tabTo(page, "Expired or due in 30 days");
       await page.keyboard.press("Space");
       await waitForAddress(page, "due=30");
       await tabTo(page, "Clear filters");

@@ -203,7 +203,7 @@ withSeedData("vaults are found by a part of their name, and the shown rows are s
   expect(download.suggestedFilename()).toBe("vaults.csv");
   const lines = readFileSync((await download.path())!, "utf8").split("\r\n");
   expect(lines[0]).toBe(
-    '\uFEFF"Vault","Subscription","Resource group","Secrets","Keys","Certificates","Expired assets","Critical assets","Access problems"',
+    '\uFEFF"Vault","Subscription","Resource group","Secrets","Keys","Certificates","Expired assets","Urgent assets","Access problems"',
   );
   // The header, the row, and an empty text after the last line break.
   expect([lines[1]!.startsWith('"kv-walled","Shop",'), lines.length]).toEqual([true, 3]);
@@ -347,7 +347,7 @@ withSeedData("times name their zone, and a button switches between the browser's
   await page.getByText("Times are in Asia/Tokyo.").waitFor();
   // A view without a time names no zone.
   await showView(page, "/permissions");
-  await page.getByText("Not checked yet.").waitFor();
+  await page.getByText("Not checked since you opened this page.").waitFor();
   expect(await page.getByText("Times are in").isVisible()).toBe(false);
   await showView(page, seedAddresses.entry);
   const times = () =>

@@ -80,7 +80,7 @@ task("from an alert mail to the rotated secret, if it must first be proven where
   await openMail(visitor, mail.includes(OTHER_UNPROVEN_APP) ? mail : await waitForMail(new RegExp(READY_APP)));
   await visitor.follow(`${OTHER_UNPROVEN_APP}/current`);
   await visitor.arrive(new RegExp(OTHER_UNPROVEN_APP));
-  await visitor.see("Test or confirm a match");
+  await visitor.see("No confirmed match");
   // The first button is the next step. The rotation itself waits for it.
   const status = visitor.page.getByRole("region", { name: "Status" });
   expect(await status.locator("button.fui-Button").first().innerText()).toBe("Test match");

@@ -89,3 +89,34 @@ test("every setting has a label, every number a unit, and every choice a text", 
   }
   expect([valueText("watchAll", false), valueText("discoveryScanTimeout", 3600)]).toEqual(["Off", "3,600 seconds"]);
 });
+
+test.each([
+  [
+    "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 Chrome/142.0.0.0 Safari/537.36",
+    "Chrome 142 on Windows",
+  ],
+  [
+    "Mozilla/5.0 (Windows NT 10.0) AppleWebKit/537.36 Chrome/142.0.0.0 Safari/537.36 Edg/142.0.0.0",
+    "Edge 142 on Windows",
+  ],
+  ["Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0", "Firefox 145 on Linux"],
+  [
+    "Mozilla/5.0 (iPhone; CPU iPhone OS 18_7 like Mac OS X) AppleWebKit/605.1.15 Version/26.1 Mobile/15E148 Safari/604.1",
+    "Safari 26 on iOS",
+  ],
+  ["curl/8.5.0", "curl/8.5.0"],
+  [null, "Unknown browser"],
+])("a session with the user agent %s is shown as %s", async (userAgent, text) => {
+  const { browserText } = await load("browser-text", "views/people");
+  expect(browserText(userAgent)).toBe(text);
+});
+
+test.each([
+  ["literals: Detection is off.", "App settings with plaintext copies: Detection is off."],
+  ["/subscriptions/1/providers/Microsoft.Web/sites/app-crm: Denied.", "app-crm: Denied."],
+  ["1-2: Could not list vaults (subscription 1-2): denied.", "Could not list vaults (subscription 1-2): denied."],
+  ["Not all secrets were searched.", "Not all secrets were searched."],
+])("a place that could not be searched is named: %s", async (sentence, text) => {
+  const { scopeText } = await load("dependency-texts");
+  expect(scopeText(sentence)).toBe(text);
+});

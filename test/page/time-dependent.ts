@@ -75,7 +75,9 @@ withBrowser(
       if (response.url().includes("/assets?")) statuses.push(response.status());
     });
     await list.evaluate((element) => element.scrollTo({ top: element.scrollHeight }));
-    await page.getByText("This page reached the rate limit for your requests. It continues automatically at").waitFor();
+    await page
+      .getByText("This page reached the limit of requests in a minute or an hour. It continues automatically at")
+      .waitFor();
     await page.clock.fastForward(60_000);
     expect(statuses).toEqual([429]);
     // 402 seconds after the response: more than its Retry-After of 400.
@@ -91,7 +93,7 @@ withBrowser(
       })
       .toBe(1);
     expect(statuses).toEqual([429, 200, 200]);
-    expect(await page.getByText("This page reached the rate limit").count()).toBe(0);
+    expect(await page.getByText("This page reached the limit of requests").count()).toBe(0);
   },
 );
 
@@ -172,6 +174,30 @@ withBrowser("the polling of a scan slows down, and stops while the page is hidde
   requireReload();
 });
 
+withBrowser("the frame and the title of the view are shown while the first request is rate limited", async () => {
+  const { page } = await visitLoadedPage("/#/vaults");
+  await page.clock.install();
+  let requestCount = 0;
+  await page.route("**/auth/me", (route) =>
+    requestCount++ === 0
+      ? route.fulfill({ status: 429, headers: { "Retry-After": "30" }, json: { code: "rateLimited" } })
+      : route.continue(),
+  );
+  await page.reload();
+  await page.getByText("This page reached the limit of requests").waitFor();
+  await page.getByRole("heading", { name: "Vaults", level: 1 }).waitFor();
+  await page.getByText("Credential and Secret Lifecycle Service").waitFor();
+  const navigation = page.getByRole("navigation", { name: "Views" });
+  await navigation.getByRole("link", { name: "Inventory", exact: true }).click();
+  await page.getByRole("heading", { name: "Inventory", level: 1 }).waitFor();
+  // A view that only some roles can open is not listed before the role is known.
+  expect(await navigation.getByRole("link", { name: "Permissions", exact: true }).count()).toBe(0);
+  await page.clock.fastForward(31_000);
+  await page.getByRole("region", { name: "Assets" }).waitFor();
+  await navigation.getByRole("link", { name: "Permissions", exact: true }).waitFor();
+  requireReload();
+});
+
 withSeedData("a rate-limited call shows a notice and is retried automatically", async () => {
   // A user without a call in the last minute. Otherwise, earlier calls would leave the service's one-minute window during the
   // test, and the service would allow new calls while the test expects 429.
@@ -187,7 +213,7 @@ withSeedData("a rate-limited call shows a notice and is retried automatically", 
   await goToView(page, "/vaults", "Vaults");
   await page
     .getByText(
-      /^This page reached the rate limit for your requests. It continues .* loads the data below by itself, .* some data might be missing/,
+      /^This page reached the limit of requests in a minute or an hour. It continues .* without a reload. .* parts that show “Loading” .* are missing/,
     )
     .waitFor();
   expect(await page.getByText("kv-shop").count()).toBe(0);
@@ -198,6 +224,6 @@ withSeedData("a rate-limited call shows a notice and is retried automatically", 
   await page.clock.fastForward(62_000);
   await page.getByText("kv-shop").first().waitFor();
   await page.clock.fastForward(2_000);
-  await expect.poll(() => page.getByText("This page reached the rate limit").count()).toBe(0);
+  await expect.poll(() => page.getByText("This page reached the limit of requests").count()).toBe(0);
   await signInAs(ADMIN.username, ADMIN.password);
 });

@@ -273,8 +273,7 @@ const Candidates = ({
   <ul>
     {candidates.map((match, index) => (
       <li key={match.assetId}>
-        <AssetLink assetId={match.assetId} />{" "}
-        {match.confidence === "possible" ? "may store it" : "probably stores it"}:{" "}
+        <AssetLink assetId={match.assetId} /> {match.confidence === "possible" ? "may store it" : "probably stores it"}:{" "}
         {match.evidence.map((reason) => MATCH_EVIDENCE[reason]).join(", ")}.{" "}
         <TestMatch appId={appId} match={match} isMainAction={isMainAction && index === 0} />
       </li>

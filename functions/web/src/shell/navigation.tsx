@@ -1,10 +1,10 @@
 import { makeStyles, NavDrawer, NavDrawerBody, NavItem, NavSectionHeader, tokens } from "@fluentui/react-components";
 import { Fragment } from "react";
-import { useRoleAllows } from "../api/access.ts";
+import { type Operation, useRoleAllows } from "../api/access.ts";
 import { createHref } from "../parts/address.ts";
 import { useLocation } from "../parts/router.tsx";
 import { GROUPS, VIEWS, viewOf } from "../views/views.ts";
-import { useAttention } from "./attention.ts";
+import { type Attention, useAttention } from "./attention.ts";
 import { useStyles } from "./styles.ts";
 
 const useItemStyles = makeStyles({
@@ -39,12 +39,33 @@ const MAX_SHOWN_COUNT = 99;
  * attention. A view that needs a license says so when it is opened. On a narrow screen, the navigation covers the view until
  * `close` is called.
  */
-export function Navigation({ isNarrow, isOpen, close }: { isNarrow: boolean; isOpen: boolean; close(): void }) {
-  const itemStyles = useItemStyles();
+export function Navigation(props: { isNarrow: boolean; isOpen: boolean; close(): void }) {
   const roleAllows = useRoleAllows();
   const attention = useAttention();
+  return <NavigationOf {...props} isAllowed={roleAllows} attention={attention} />;
+}
+
+/**
+ * The navigation with the views whose operation is allowed.
+ *
+ * @param props.attention - The numbers of things that need attention, by path.
+ */
+export function NavigationOf({
+  isNarrow,
+  isOpen,
+  close,
+  isAllowed,
+  attention,
+}: {
+  isNarrow: boolean;
+  isOpen: boolean;
+  close(): void;
+  isAllowed(operation: Operation): boolean;
+  attention: Partial<Record<string, Attention>>;
+}) {
+  const itemStyles = useItemStyles();
   const { pathname } = useLocation();
-  const allowedViews = VIEWS.filter(({ title, needs }) => title !== undefined && roleAllows(needs));
+  const allowedViews = VIEWS.filter(({ title, needs }) => title !== undefined && isAllowed(needs));
   return (
     <NavDrawer
       className={useStyles().navigation}

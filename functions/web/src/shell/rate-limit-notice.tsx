@@ -23,9 +23,9 @@ export function RateLimitNotice() {
       {until && (
         <MessageBar intent="info" layout="multiline">
           <MessageBarBody>
-            This page reached the rate limit for your requests. It continues automatically at {clockText(until, zone)}{" "}
-            and then loads the data below by itself, without a reload. Until then, some data might be missing or out of
-            date.
+            This page reached the limit of requests in a minute or an hour. It continues automatically at{" "}
+            {clockText(until, zone)}, without a reload. Until then, the parts that show “Loading” and the numbers in the
+            menu are missing, and other data can be out of date.
           </MessageBarBody>
         </MessageBar>
       )}

@@ -1,5 +1,5 @@
 /** Renders its children for a signed-in user, and the sign-in form for anyone else. */
-import { Dialog, DialogSurface, Spinner } from "@fluentui/react-components";
+import { Dialog, DialogSurface } from "@fluentui/react-components";
 import { useQueryClient } from "@tanstack/react-query";
 import { type ReactNode, useEffect, useRef, useState } from "react";
 import { type Person, PersonContext } from "../api/access.ts";
@@ -8,10 +8,10 @@ import { onSessionEnded } from "../api/events.ts";
 import { ProblemNotice } from "../parts/problem-notice.tsx";
 import { ChangePassword } from "./change-password.tsx";
 import { EnrollSecondFactor } from "./enroll-second-factor.tsx";
-import { RateLimitNotice } from "./rate-limit-notice.tsx";
 import { SignIn } from "./sign-in.tsx";
 import { StepUp } from "./step-up.tsx";
 import { useStyles } from "./styles.ts";
+import { WaitingFrame } from "./waiting-frame.tsx";
 
 /** Wraps the whole page. Its children keep their state when the session ends and the same user signs in again. */
 export function SignedIn({ children }: { children: ReactNode }) {
@@ -55,14 +55,7 @@ export function SignedIn({ children }: { children: ReactNode }) {
     return queries.resetQueries();
   }
 
-  if (me.isPending) {
-    return (
-      <div className={styles.signIn}>
-        <RateLimitNotice />
-        <Spinner label="Loading" />
-      </div>
-    );
-  }
+  if (me.isPending) return <WaitingFrame />;
   if (mustChange) return <ChangePassword />;
   if (mustEnroll) {
     const { username, role, tier } = me.data;

@@ -172,7 +172,10 @@ function factsOf(asset: Asset): [string, ReactNode][] {
     ["Last modified", asset.updatedOn && <Instant at={asset.updatedOn} />],
     ["Content type", asset.contentType],
     // The name of a curve contains its size.
-    ["Key type and size", [asset.keyType, asset.keyCurve ?? asset.keySize].filter(Boolean).join(" ")],
+    [
+      asset.keyCurve == null && asset.keySize == null ? "Key type" : "Key type and size",
+      [asset.keyType, asset.keyCurve ?? asset.keySize].filter(Boolean).join(" "),
+    ],
     ["Subject", asset.subject],
     ["Issuer", asset.issuer],
     ["Subject alternative names", asset.subjectAlternativeNames?.join(", ")],

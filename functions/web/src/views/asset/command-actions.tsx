@@ -14,7 +14,7 @@ interface Props {
 }
 
 /** The next step for a credential of a tenant for which the Azure CLI has no command. */
-export const CREATE_IN_TENANT = "Create a new one in the tenant: select Open in the Azure portal.";
+export const CREATE_IN_TENANT = "Create a new credential in the tenant: select Open in the Azure portal.";
 
 /** The action that renews a certificate or a key, as a command. A secret has the action Rotate instead. */
 export function RenewAction({ asset, name }: Props) {

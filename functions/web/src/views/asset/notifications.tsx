@@ -50,7 +50,12 @@ export function Notifications({ assetId }: { assetId: string }) {
       columns={COLUMNS}
       keyOf={({ id }) => id}
       label="Notifications about this asset"
-      empty="No alert rule notified about the current expiry date of this asset. The Alerts page shows which rules exist."
+      empty={
+        <>
+          No alert rule notified about the current expiry date of this asset.{" "}
+          <Link href={createHref("/alerts")}>Show the alert rules</Link>
+        </>
+      }
     />
   );
 }

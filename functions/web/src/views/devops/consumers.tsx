@@ -44,7 +44,7 @@ function ConsumerTable({ kind, label }: { kind: "devopsVariableGroup" | "devopsS
       columns={COLUMNS}
       keyOf={({ secret, vaultName, resource, evidence }) => [secret, vaultName, resource.id, evidence].join(" ")}
       label={label}
-      empty={`${label}: none known.`}
+      empty={`${label}: none found yet.`}
     />
   );
 }

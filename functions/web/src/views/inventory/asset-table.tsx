@@ -7,7 +7,7 @@ import { useQueries } from "@tanstack/react-query";
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useRef, useState } from "react";
 import { createHref } from "../../parts/address.ts";
-import { assetName } from "../../parts/asset-name.ts";
+import { assetName, vaultOrTenant } from "../../parts/asset-name.ts";
 import { Hidden } from "../../parts/hidden.tsx";
 import { readFromEntry, storeInEntry } from "../../parts/history-entry.ts";
 import { counted } from "../../parts/plural.ts";
@@ -18,8 +18,9 @@ import { BulkActions, MAX_SELECTED } from "./bulk-actions.tsx";
 import { type Column, useColumns } from "./columns.tsx";
 import { type Asset, canSortByName, type Filters, isFiltered, type Page, pageOf } from "./query.ts";
 
-/** Height of a row, which the virtualizer must know before a row is rendered. */
+/** Height of a row, which the virtualizer must know before a row is rendered. On a narrow screen, a row has two lines. */
 const ROW_PX = 40;
+const NARROW_ROW_PX = 56;
 /**
  * A page is loaded when the visible rows come closer to it than this number of rows, and dropped when they are farther away.
  */
@@ -39,7 +40,6 @@ const useStyles = makeStyles({
     display: "grid",
     alignItems: "center",
     columnGap: tokens.spacingHorizontalS,
-    height: `${ROW_PX}px`,
     padding: `0 ${tokens.spacingHorizontalS}`,
     boxSizing: "border-box",
     width: "100%",
@@ -54,6 +54,12 @@ const useStyles = makeStyles({
     fontWeight: tokens.fontWeightSemibold,
   },
   cell: { overflow: "hidden", textOverflow: "ellipsis", whiteSpace: "nowrap", unicodeBidi: "isolate" },
+  place: {
+    overflow: "hidden",
+    textOverflow: "ellipsis",
+    fontSize: tokens.fontSizeBase200,
+    color: tokens.colorNeutralForeground3,
+  },
   sort: { minWidth: 0, padding: 0, fontWeight: tokens.fontWeightSemibold, justifyContent: "flex-start" },
 });
 
@@ -96,17 +102,19 @@ export function AssetTable({ filters }: { filters: Filters }) {
   /** The selected assets by ID. */
   const [selected, setSelected] = useState<ReadonlyMap<string, Asset>>(new Map());
   /** Bulk actions need more room than a phone has. */
-  const canSelect = !useIsNarrow();
+  const isNarrow = useIsNarrow();
+  const canSelect = !isNarrow;
+  const rowPx = isNarrow ? NARROW_ROW_PX : ROW_PX;
   const [knownPages, setKnownPages] = useState<KnownPage[]>(restored?.knownPages ?? [{ start: 0, cursor: undefined }]);
   /** Number of rows in the known pages. One row at first, so that the first page is loaded. */
   const [count, setCount] = useState(restored?.count ?? 1);
   const rows = useVirtualizer({
     count,
     getScrollElement: () => scroller.current,
-    estimateSize: () => ROW_PX,
+    estimateSize: () => rowPx,
     overscan: 10,
     // Leave room for the sticky header.
-    paddingStart: ROW_PX,
+    paddingStart: rowPx,
     initialOffset: restored?.top ?? 0,
     onChange: ({ scrollOffset }) =>
       storeInEntry(TABLE_STATE, { filters: filterKey, knownPages, count, top: scrollOffset ?? 0 }),
@@ -139,7 +147,7 @@ export function AssetTable({ filters }: { filters: Filters }) {
 
   const failed = queries.find(({ error }) => error);
   const widths = [...(canSelect ? [CHECKBOX_WIDTH] : []), ...columns.map(({ width }) => width)];
-  const grid = { gridTemplateColumns: widths.join(" ") };
+  const grid = { gridTemplateColumns: widths.join(" "), height: `${rowPx}px` };
   const select = (asset: Asset, isSelected: boolean) =>
     setSelected((before) => {
       const next = new Map(before);
@@ -167,7 +175,7 @@ export function AssetTable({ filters }: { filters: Filters }) {
               <Header key={column.id} column={column} filters={filters} />
             ))}
           </div>
-          <div role="rowgroup" style={{ height: rows.getTotalSize() - ROW_PX }}>
+          <div role="rowgroup" style={{ height: rows.getTotalSize() - rowPx }}>
             {items.map(({ index, start }) => (
               <div
                 role="row"
@@ -177,7 +185,7 @@ export function AssetTable({ filters }: { filters: Filters }) {
                 style={{ ...grid, transform: `translateY(${start}px)` }}
               >
                 {canSelect && <Selection asset={assetAt(index)} selected={selected} select={select} />}
-                <Cells asset={assetAt(index)} columns={columns} />
+                <Cells asset={assetAt(index)} columns={columns} isNarrow={isNarrow} />
               </div>
             ))}
           </div>
@@ -258,12 +266,20 @@ const NoAssets = ({ isFiltered }: { isFiltered: boolean }) => (
   </Text>
 );
 
-/** The cells of a row. While its page is loading, the first cell shows an ellipsis. */
-function Cells({ asset, columns }: { asset: Asset | undefined; columns: Column[] }) {
-  const { cell } = useStyles();
+/**
+ * The cells of a row. While its page is loading, the first cell shows an ellipsis. On a narrow screen, the first cell also has the
+ * vault, because assets in different vaults often have the same name, and the owner.
+ */
+function Cells({ asset, columns, isNarrow }: { asset: Asset | undefined; columns: Column[]; isNarrow: boolean }) {
+  const { cell, place } = useStyles();
   return columns.map((column, index) => (
     <div role="cell" key={column.id} className={cell}>
       {asset ? column.cell(asset) : index === 0 && "…"}
+      {asset && isNarrow && index === 0 && (
+        <div className={place}>
+          {vaultOrTenant(asset)}, {asset.owner ?? "no owner"}
+        </div>
+      )}
     </div>
   ));
 }

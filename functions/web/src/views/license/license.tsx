@@ -33,12 +33,14 @@ const FEATURES: Record<License["features"][number], { pro: boolean; description:
   settings: { pro: false, description: "Settings: runtime configuration" },
   rotation: {
     pro: true,
-    description: "Rotation: replaces secrets, checks that consumers use the new value, and can roll back",
+    description:
+      "Rotation, with the pages Rotation and Credentials: replaces secrets, checks that consumers use the new value, and can roll back",
   },
   sync: { pro: true, description: "Sync: copies of vault secrets in other secret stores" },
   dependencies: {
     pro: true,
-    description: "Dependencies: consumers of each secret, and the effect of a rotation on them",
+    description:
+      "Dependencies, with the pages Dependencies and Azure DevOps: consumers of each secret, and the effect of a rotation on them",
   },
   sso: { pro: true, description: "Single sign-on: OpenID Connect and SAML" },
   users: { pro: true, description: "Users: accounts with roles, in addition to the first administrator" },
@@ -115,15 +117,13 @@ function Status({ of: { valid, reason, expiresAt, daysLeft, inGrace, graceEndsAt
             {expiry}
             {graceEndsAt !== null && (
               <Text block>
-                Features marked PRO below stay available until <Instant at={graceEndsAt} />. They then stop, and data
-                that is already stored is kept. The other features, such as alerts, continue.
+                Features marked PRO below stay available for a grace period, until <Instant at={graceEndsAt} />. They
+                then stop, and data that is already stored is kept. The other features, such as alerts, continue.
               </Text>
             )}
             <Text block>
               Ask the vendor of this service for a new license.{" "}
-              <Link onClick={() => document.getElementById("install")?.scrollIntoView()}>
-                Then install it as described below
-              </Link>
+              <Link onClick={() => document.getElementById("install")?.scrollIntoView()}>Show how to install it</Link>
             </Text>
           </MessageBarBody>
         </MessageBar>

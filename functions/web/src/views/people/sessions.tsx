@@ -5,6 +5,7 @@ import { CheckField } from "../../parts/fields.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
+import { browserText } from "./browser-text.ts";
 
 const METHODS = { password: "Password", sso: "Single sign-on" } as const satisfies Record<
   Schemas["Session"]["by"],
@@ -22,7 +23,14 @@ const COLUMNS: Column<Schemas["Session"]>[] = [
     ),
   },
   { title: "Sign-in method", cell: ({ by }) => METHODS[by] },
-  { title: "Address and browser", cell: ({ address, userAgent }) => `${address ?? ""} ${userAgent ?? ""}` },
+  {
+    title: "Address and browser",
+    cell: ({ address, userAgent }) => (
+      <>
+        {address} <span title={userAgent ?? undefined}>{browserText(userAgent)}</span>
+      </>
+    ),
+  },
   { title: "Expires", cell: ({ endsAt }) => <Instant at={endsAt} relative /> },
   {
     title: "",
@@ -31,7 +39,7 @@ const COLUMNS: Column<Schemas["Session"]>[] = [
         <Operate
           operation="endSession"
           title="End session"
-          about={userAgent ?? "unknown client"}
+          about={browserText(userAgent)}
           action="End session"
           submit={(_, end) => end({ params: { path: { session_id: id } } })}
         >

@@ -15,7 +15,7 @@ const LABELS: Record<string, { label: string; unit?: string; values?: Record<str
   requireApproval: { label: "Require approval of requests that can expose a secret" },
   logLevel: { label: "Log level" },
   defaultThresholdDays: { label: "Default alert threshold before expiry", unit: "days" },
-  criticalExpiryDays: { label: "Urgent expiry threshold", unit: "days" },
+  criticalExpiryDays: { label: "Critical expiry threshold", unit: "days" },
   warningExpiryDays: { label: "Warning expiry threshold", unit: "days" },
   unusedSecretDays: { label: "Unused secret threshold", unit: "days" },
   auditRetentionDays: { label: "Audit log and alert history retention", unit: "days" },

@@ -18,6 +18,11 @@ export default function Settings() {
       <QueryResult of={settings}>
         {(all) => (
           <>
+            <Text>
+              A value that is set on this page applies first, then one from App Configuration, then the environment
+              variable, then the default. A changed value takes effect within 30 seconds unless the setting says
+              otherwise.
+            </Text>
             {CATEGORIES.map((category) => (
               <Card key={category.member} title={category.title}>
                 {all[category.member].map((setting) => (

@@ -1,4 +1,5 @@
 import { Link, Text } from "@fluentui/react-components";
+import { useMay } from "../../api/access.ts";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { ButtonRow } from "../../parts/button-row.tsx";
@@ -21,6 +22,7 @@ type SyncRecord = Schemas["SyncRecord"];
 /** The page of one sync record: its status, its actions, and its history. */
 export default function OneRecord() {
   const { recordId = "" } = useParams();
+  const mayDelete = useMay()("deleteSyncRecord");
   const params = { path: { record_id: recordId } };
   const record = api.useQuery(
     "get",
@@ -34,13 +36,17 @@ export default function OneRecord() {
         <View title={`Sync of ${data.sourceVault}/${data.sourceSecret}`}>
           <Text>
             Source:{" "}
-            <Link href={createHref(`/inventory/${encodeURIComponent(`${data.sourceVault}.secret.${data.sourceSecret}`)}`)}>
+            <Link
+              href={createHref(`/inventory/${encodeURIComponent(`${data.sourceVault}.secret.${data.sourceSecret}`)}`)}
+            >
               {data.sourceVault}/{data.sourceSecret}
             </Link>
             . Target: {targetText(data)}. <Link href={createHref("/sync")}>All syncs</Link>
           </Text>
           <Actions record={data} />
-          <Text size={200}>If you delete the sync, you choose whether the copy in the target stays.</Text>
+          {mayDelete && (
+            <Text size={200}>When you delete the sync, you choose whether the copy in the target stays.</Text>
+          )}
           <Card title="Status">
             <State record={data} />
           </Card>

@@ -68,23 +68,23 @@ function Totals({
   isFiltered: boolean;
 }) {
   const count = total ?? Math.max(totalAtLeast ?? 0, items.length);
-  const paused = items.filter(({ state }) => state === "paused").length;
-  const notInSync = items.filter(({ state }) => state !== "inSync").length - paused;
-  const atLeast = nextCursor === null ? "" : "at least ";
   return (
     <Text>
       {total === null && nextCursor !== null && "At least "}
       {counted(count, "sync", "syncs")}
-      {isFiltered
-        ? " with this status."
-        : notInSync + paused === 0
-          ? atLeast === "" && count > 0
-            ? ", all in sync."
-            : "."
-          : `, ${[
-              ...(notInSync > 0 ? [`${atLeast}${notInSync.toLocaleString()} not in sync`] : []),
-              ...(paused > 0 ? [`${atLeast}${paused.toLocaleString()} disabled`] : []),
-            ].join(" and ")}.`}
+      {isFiltered ? " with this status." : statesText(items, nextCursor === null)}
     </Text>
   );
+}
+
+/** Returns how many syncs are not in sync or disabled. `isComplete`: `items` are all syncs. */
+function statesText(items: readonly SyncRecord[], isComplete: boolean): string {
+  const paused = items.filter(({ state }) => state === "paused").length;
+  const notInSync = items.filter(({ state }) => state !== "inSync" && state !== "paused").length;
+  const others = [
+    { number: notInSync, text: "not in sync" },
+    { number: paused, text: "disabled" },
+  ].filter(({ number }) => number > 0);
+  if (others.length === 0) return isComplete && items.length > 0 ? ", all in sync." : ".";
+  return `, ${others.map(({ number, text }) => `${isComplete ? "" : "at least "}${number.toLocaleString()} ${text}`).join(" and ")}.`;
 }
