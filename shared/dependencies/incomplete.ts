@@ -8,7 +8,8 @@ import type { Coverage } from "./coverage.ts";
 export const INCOMPLETE_REASONS = ["undetectable", "neverSearched", "notAllSearched", "limit"] as const;
 export type IncompleteReason = (typeof INCOMPLETE_REASONS)[number];
 
-const LAST_SIGN_IN = "See the last sign-in with it before you change it.";
+const LAST_SIGN_IN =
+  "Before you change it, see the last sign-in with it: in its blast radius, or in the sign-in logs of Microsoft Entra.";
 
 /**
  * Returns why no source can find consumers of the asset, and what to check instead. Undefined if a source can. Only service

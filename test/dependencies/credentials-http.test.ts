@@ -103,7 +103,8 @@ test("a connection with a client secret is a consumer of the secret, and not of 
       source: null,
       code: "consumersNotDetectable",
       message: "The service can't find which programs hold this certificate.",
-      remedy: "See the last sign-in with it before you change it.",
+      remedy:
+        "Before you change it, see the last sign-in with it: in its blast radius, or in the sign-in logs of Microsoft Entra.",
       since: null,
     },
   ]);

@@ -27,11 +27,14 @@ export function People({ saved }: { saved: Configuration }) {
         {allowedEmailDomains && `Allowed email domains: ${allowedEmailDomains.join(", ")}.`}
       </Text>
       {roleMapping !== null && (
-        <ul>
-          {mapping.split("\n").map((line) => (
-            <li key={line}>{line.replace(/ = (\w+)$/, ": role $1")}</li>
-          ))}
-        </ul>
+        <>
+          <Text>Values of the claim and their roles:</Text>
+          <ul>
+            {mapping.split("\n").map((line) => (
+              <li key={line}>{line.replace(/ = (\w+)$/, ": role $1")}</li>
+            ))}
+          </ul>
+        </>
       )}
       <div>
         <Operate
