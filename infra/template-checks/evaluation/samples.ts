@@ -32,6 +32,7 @@ const CUSTOM_ROLE = "/providers/Microsoft.Authorization/roleDefinitions";
 const SERVICE_GROUP = `/subscriptions/55555555-5555-4555-8555-555555555555/resourceGroups/rg-service`;
 const ROTATED = `/subscriptions/66666666-6666-4666-8666-666666666666/resourceGroups/rg-rotated`;
 const KEYS = `/subscriptions/88888888-8888-4888-8888-888888888888/resourceGroups/rg-keys`;
+const KEY_VAULT = `/subscriptions/cccccccc-cccc-4ccc-8ccc-cccccccccccc/resourceGroups/rg-vaults/providers/Microsoft.KeyVault/vaults/kv-keys`;
 const WORKSPACE_GROUP = "rg-logs";
 const MANAGEMENT_GROUP = "mg-company";
 
@@ -61,6 +62,7 @@ const OPTIONS = {
   alwaysReadyInstances: 2,
   rotationResourceGroupIds: [ROTATED],
   rotationKeyKinds: { [KEYS]: ROTATED_KINDS },
+  keyRotationVaultIds: [KEY_VAULT],
   literalScanSubscriptionIds: [WATCHED],
   operatorEmailAddresses: ["operator@sample.example"],
   allowedIpRanges: ["203.0.113.0/24"],
@@ -247,6 +249,8 @@ export const SCOPES: Record<string, readonly string[]> = {
   rotation_operator_role: [ROTATED],
   key_rotator_definition: [KEYS],
   key_rotator_role: [KEYS],
+  vault_key_rotator_definition: [KEY_VAULT.split("/").slice(0, 5).join("/")],
+  vault_key_rotator_role: [KEY_VAULT],
   literal_scanner_definition: [`/subscriptions/${WATCHED}`],
   literal_scanner_role: [`/subscriptions/${WATCHED}`],
   secrets_user_role: [`/subscriptions/${WATCHED}`],

@@ -312,6 +312,16 @@ run "keys_in_a_resource_group_that_is_a_name" {
   expect_failures = [var.rotation_key_kinds]
 }
 
+run "a_vault_that_is_a_name" {
+  command = plan
+
+  variables {
+    key_rotation_vault_ids = ["kv-apps"]
+  }
+
+  expect_failures = [var.key_rotation_vault_ids]
+}
+
 run "a_compared_subscription_that_is_no_guid" {
   command = plan
 
