@@ -52,9 +52,6 @@ param rotationOperatorRoleDefinitionId string = ''
 @description('Kinds of keys that the service may regenerate, by the id of the resource group (PRO). Empty: none.')
 param rotationKeyKinds object = {}
 
-@description('Ids of key vaults whose keys the service may rotate (PRO). Empty: none.')
-param keyRotationVaultIds string[] = []
-
 @description('Subscriptions in which settings are compared with the values of secrets, to find copies (PRO). Empty: none.')
 param literalScanSubscriptionIds string[] = []
 
@@ -293,17 +290,6 @@ module rotationKeys 'rotation/resource-keys.bicep' = [
       principalId: service.outputs.identityPrincipalId
       environmentName: environmentName
       kinds: group.value
-    }
-  }
-]
-
-module vaultKeys 'rotation/vault-keys.bicep' = [
-  for vaultId in keyRotationVaultIds: {
-    scope: az.resourceGroup(split(vaultId, '/')[2], split(vaultId, '/')[4])
-    params: {
-      principalId: service.outputs.identityPrincipalId
-      environmentName: environmentName
-      vaultName: split(vaultId, '/')[8]
     }
   }
 ]

@@ -83,15 +83,6 @@ module "rotation_keys" {
   kinds            = each.value
 }
 
-module "vault_keys" {
-  source   = "./vault-keys"
-  for_each = toset(var.key_rotation_vault_ids)
-
-  scope            = each.value
-  principal_id     = azurerm_user_assigned_identity.identity.principal_id
-  environment_name = var.environment_name
-}
-
 module "literal_scan" {
   source   = "./literal-scan"
   for_each = toset(var.literal_scan_subscription_ids)

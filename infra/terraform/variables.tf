@@ -169,17 +169,6 @@ variable "rotation_key_kinds" {
   }
 }
 
-variable "key_rotation_vault_ids" {
-  description = "Ids of key vaults whose keys the service may rotate (PRO). Empty: none."
-  type        = list(string)
-  default     = []
-
-  validation {
-    condition     = alltrue([for id in var.key_rotation_vault_ids : can(regex("^/subscriptions/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/resourceGroups/[^/]+/providers/Microsoft.KeyVault/vaults/[^/]+$", id))])
-    error_message = "key_rotation_vault_ids must hold ids of key vaults: /subscriptions/.../providers/Microsoft.KeyVault/vaults/..."
-  }
-}
-
 variable "literal_scan_subscription_ids" {
   description = "Subscriptions in which settings are compared with the values of secrets, to find copies (PRO). Empty: none."
   type        = list(string)

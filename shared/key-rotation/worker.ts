@@ -37,6 +37,9 @@ const NEVER_SEARCHED_MS = DAY_MS;
 /** A longer wait needs no message: the timer continues the run. */
 const LONGEST_MESSAGE_WAIT_MS = 15 * MINUTE_MS;
 
+/** A message that arrives within this time before the step is due runs the step. */
+const EARLY_MS = 5 * SECOND_MS;
+
 export interface WorkerDeps {
   tables: Tables;
   queues: Queues;
@@ -210,15 +213,13 @@ export function createWorker(deps: WorkerDeps): Worker {
     async work(runId, caller) {
       const run = await tables.get(Runs, KEY_ROTATIONS, runKey(runId));
       if (run === undefined || isOver(run.status)) return;
-      // A message can arrive early. It is replaced by one at the due time, so that duplicates end there.
-      if (Date.parse(run.dueAt) > clock.now().getTime()) return await schedule(run);
+      // A duplicate of an earlier message ends here. Messages have whole seconds, and clocks differ a little.
+      if (Date.parse(run.dueAt) > clock.now().getTime() + EARLY_MS) return;
       const worker = randomness.ulid(clock.now());
       const leased = await takeLease(tables, workKind, keysOf(runId), worker);
-      if (leased === undefined) return;
-      if ("waitMs" in leased) {
-        const delaySeconds = Math.min(MINUTE_SECONDS, Math.max(1, Math.ceil(leased.waitMs / SECOND_MS)));
-        return await queues.send(QUEUE, { runId }, { delaySeconds });
-      }
+      // Another worker has the lease, and schedules the next step. If that worker has crashed, the queue delivers its message again,
+      // or the timer sends one. So a message is never replaced, and duplicates don't multiply.
+      if (leased === undefined || "waitMs" in leased) return;
       log.info("A rotation of a key continues", { runId, status: leased.row.status });
       try {
         await runStep(leased, caller);

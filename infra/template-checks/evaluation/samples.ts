@@ -32,7 +32,6 @@ const CUSTOM_ROLE = "/providers/Microsoft.Authorization/roleDefinitions";
 const SERVICE_GROUP = `/subscriptions/55555555-5555-4555-8555-555555555555/resourceGroups/rg-service`;
 const ROTATED = `/subscriptions/66666666-6666-4666-8666-666666666666/resourceGroups/rg-rotated`;
 const KEYS = `/subscriptions/88888888-8888-4888-8888-888888888888/resourceGroups/rg-keys`;
-const KEY_VAULT = `/subscriptions/cccccccc-cccc-4ccc-8ccc-cccccccccccc/resourceGroups/rg-vaults/providers/Microsoft.KeyVault/vaults/kv-keys`;
 const WORKSPACE_GROUP = "rg-logs";
 const MANAGEMENT_GROUP = "mg-company";
 
@@ -62,7 +61,6 @@ const OPTIONS = {
   alwaysReadyInstances: 2,
   rotationResourceGroupIds: [ROTATED],
   rotationKeyKinds: { [KEYS]: ROTATED_KINDS },
-  keyRotationVaultIds: [KEY_VAULT],
   literalScanSubscriptionIds: [WATCHED],
   operatorEmailAddresses: ["operator@sample.example"],
   allowedIpRanges: ["203.0.113.0/24"],
@@ -166,6 +164,7 @@ const EVENT_IDS = {
 
 const SUBSCRIPTION_ID = `/subscriptions/${SUBSCRIPTION}`;
 const MANAGEMENT_GROUP_ID = `/providers/Microsoft.Management/managementGroups/${MANAGEMENT_GROUP}`;
+const KEY_VAULT_ID = `${SUBSCRIPTION_ID}/resourceGroups/rg-vaults/providers/Microsoft.KeyVault/vaults/kv-keys`;
 const WORKSPACE_ID = `${SUBSCRIPTION_ID}/resourceGroups/${WORKSPACE_GROUP}/providers/Microsoft.OperationalInsights/workspaces/log-company`;
 const WATCH_SCOPES = [SUBSCRIPTION_ID, `/subscriptions/${WATCHED}`, MANAGEMENT_GROUP_ID];
 
@@ -226,6 +225,13 @@ export const SAMPLES: readonly Sample[] = [
     { workspace_id: WORKSPACE_ID },
     { resourceGroup: WORKSPACE_GROUP },
   ),
+  separateSample(
+    "rotation/vault-keys.bicep",
+    "vault-keys",
+    { ...PRINCIPAL, keyVaultName: "kv-keys" },
+    { key_vault_id: KEY_VAULT_ID },
+    { resourceGroup: "rg-vaults" },
+  ),
   separateSample("events/subscription.bicep", "events", EVENTS, {}),
   separateSample("events-policy/subscription.bicep", "events-policy/subscription", EVENTS, {
     scope: SUBSCRIPTION_ID,
@@ -249,8 +255,6 @@ export const SCOPES: Record<string, readonly string[]> = {
   rotation_operator_role: [ROTATED],
   key_rotator_definition: [KEYS],
   key_rotator_role: [KEYS],
-  vault_key_rotator_definition: [KEY_VAULT.split("/").slice(0, 5).join("/")],
-  vault_key_rotator_role: [KEY_VAULT],
   literal_scanner_definition: [`/subscriptions/${WATCHED}`],
   literal_scanner_role: [`/subscriptions/${WATCHED}`],
   secrets_user_role: [`/subscriptions/${WATCHED}`],
@@ -262,6 +266,8 @@ export const SCOPES: Record<string, readonly string[]> = {
   ),
   inventory_reader_definition: WATCH_SCOPES,
   dependency_reader_definition: WATCH_SCOPES,
+  vault_key_rotator_definition: [`${SUBSCRIPTION_ID}/resourceGroups/rg-vaults`],
+  vault_key_rotator_role: [KEY_VAULT_ID],
   log_reader_definition: [`${SUBSCRIPTION_ID}/resourceGroups/${WORKSPACE_GROUP}`],
   log_reader_role: [WORKSPACE_ID],
   subscription_topics_role: [SUBSCRIPTION_ID],

@@ -312,16 +312,6 @@ run "keys_in_a_resource_group_that_is_a_name" {
   expect_failures = [var.rotation_key_kinds]
 }
 
-run "a_vault_that_is_a_name" {
-  command = plan
-
-  variables {
-    key_rotation_vault_ids = ["kv-apps"]
-  }
-
-  expect_failures = [var.key_rotation_vault_ids]
-}
-
 run "a_compared_subscription_that_is_no_guid" {
   command = plan
 
@@ -526,6 +516,21 @@ run "logs_of_what_is_no_workspace" {
   }
 
   expect_failures = [var.workspace_id]
+}
+
+run "vault_keys_of_what_is_no_vault" {
+  command = plan
+
+  module {
+    source = "./vault-keys"
+  }
+
+  variables {
+    key_vault_id = "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-vaults"
+    principal_id = "33333333-3333-4333-8333-333333333333"
+  }
+
+  expect_failures = [var.key_vault_id]
 }
 
 run "a_topic_that_waits_for_no_role" {

@@ -163,7 +163,6 @@ variables {
   diagnostic_settings_enabled   = true
   rotation_resource_group_ids   = ["/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-apps"]
   rotation_key_kinds            = { "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-apps" = ["storage", "serviceBusQueue"] }
-  key_rotation_vault_ids        = ["/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-apps/providers/Microsoft.KeyVault/vaults/kv-apps"]
   literal_scan_subscription_ids = ["22222222-2222-4222-8222-222222222222"]
   lock                          = { kind = "CanNotDelete" }
   tags                          = { "cost-center" = "42" }

@@ -3,8 +3,8 @@
 
 locals {
   # /subscriptions/<subscription>/resourceGroups/<name>/providers/Microsoft.KeyVault/vaults/<vault>
-  parts          = split("/", var.scope)
-  resource_group = join("/", slice(local.parts, 0, 5))
+  parts             = split("/", var.key_vault_id)
+  resource_group_id = "/subscriptions/${local.parts[2]}/resourceGroups/${local.parts[4]}"
 }
 
 # The built-in role Key Vault Crypto Officer would suffice, but it can also delete keys, and decrypt and sign with them.
@@ -12,8 +12,8 @@ resource "azurerm_role_definition" "vault_key_rotator_definition" {
   # Role names are unique in the tenant.
   name              = "Credential Lifecycle Vault Key Rotator (${var.environment_name}, ${local.parts[8]})"
   description       = "Rotates keys of a key vault and changes their rotation policies."
-  scope             = local.resource_group
-  assignable_scopes = [local.resource_group]
+  scope             = local.resource_group_id
+  assignable_scopes = [local.resource_group_id]
 
   permissions {
     data_actions = [
@@ -26,7 +26,7 @@ resource "azurerm_role_definition" "vault_key_rotator_definition" {
 }
 
 resource "azurerm_role_assignment" "vault_key_rotator_role" {
-  scope              = var.scope
+  scope              = var.key_vault_id
   role_definition_id = azurerm_role_definition.vault_key_rotator_definition.role_definition_resource_id
   principal_id       = var.principal_id
   principal_type     = "ServicePrincipal"

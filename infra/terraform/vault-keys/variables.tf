@@ -1,10 +1,10 @@
-variable "scope" {
+variable "key_vault_id" {
   description = "Id of the key vault: /subscriptions/.../providers/Microsoft.KeyVault/vaults/..."
   type        = string
 
   validation {
-    condition     = can(regex("^/subscriptions/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/resourceGroups/[^/]+/providers/Microsoft.KeyVault/vaults/[^/]+$", var.scope))
-    error_message = "scope must be the id of a key vault."
+    condition     = can(regex("^/subscriptions/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/resourceGroups/[^/]+/providers/Microsoft.KeyVault/vaults/[^/]+$", var.key_vault_id))
+    error_message = "key_vault_id must be the id of a key vault."
   }
 }
 
