@@ -38,7 +38,11 @@ const time = (description: string) => z.string().nullable().meta({ description }
 
 export const KeyConsumerView = z
   .object({
-    id: z.string().meta({ description: "Resource ID." }),
+    id: z.string().meta({
+      description: "Resource ID.",
+      example:
+        "/subscriptions/9a3b1c52-6a0e-4c7d-9b57-0d3d3a1f2e4b/resourceGroups/rg-backup/providers/Microsoft.Storage/storageAccounts/stbackup",
+    }),
     kind: z.enum(CONSUMER_KINDS).meta({ description: "Kind of the resource." }),
     name: z.string(),
     state: z.enum(CONSUMER_STATES).meta({
@@ -63,7 +67,10 @@ export const KeyConsumerView = z
       description: "Azure CLI command that makes it use the new version. Null if none is needed or known.",
       example: "az storage account update --name stbackup --resource-group rg-backup --encryption-key-version …",
     }),
-    documentation: z.string().nullable().meta({ description: "Page of the platform. Null if unknown." }),
+    documentation: z.string().nullable().meta({
+      description: "Page of the platform. Null if unknown.",
+      example: "https://learn.microsoft.com/azure/storage/common/customer-managed-keys-overview",
+    }),
     message: z.string().nullable(),
   })
   .meta({ id: "KeyConsumer" });
@@ -73,7 +80,10 @@ export const KeyRotationStep = z
   .object({
     step: z.enum(["createVersion", "awaitConsumers"]).meta({ description: "Name of the step." }),
     state: z.enum(STEP_STATES).meta({ description: "State of the step." }),
-    text: z.string().meta({ description: "What the step does or did, in a sentence." }),
+    text: z.string().meta({
+      description: "What the step does or did, in a sentence.",
+      example: "1 of 2 known consumers use the new version.",
+    }),
     at: time("Time of the step's end. Null before it."),
   })
   .meta({ id: "KeyRotationStep" });
@@ -92,8 +102,14 @@ export const KeyRotationView = z
     createdAt: z.string().nullable().meta({ description: "Start of the rotation. Null in a plan." }),
     endedAt: z.string().nullable(),
     nextAt: time("Time of the next attempt or check. Null in a plan, and once ended."),
-    oldVersion: z.string().meta({ description: "Version before the rotation. The service never disables it." }),
-    newVersion: z.string().nullable().meta({ description: "Version after the rotation. Null before it exists." }),
+    oldVersion: z.string().meta({
+      description: "Version before the rotation. The service never disables it.",
+      example: "0d3c9f2b8a7e4c51b6f0e1d2c3b4a596",
+    }),
+    newVersion: z.string().nullable().meta({
+      description: "Version after the rotation. Null before it exists.",
+      example: "7f1e2d3c4b5a69788796a5b4c3d2e1f0",
+    }),
     createdElsewhere: z.boolean().meta({
       description:
         "True if the vault's own policy or another client added the new version, so that the service added none.",
@@ -110,8 +126,12 @@ export const KeyRotationView = z
     keepOldVersion: z.array(z.string()).meta({
       description:
         "Reasons why the old version must stay enabled. Even if the list is empty, backups and exports that the service does not know can need it.",
+      example: ["stbackup (storageAccount) uses it."],
     }),
-    needs: z.array(z.string()).meta({ description: "In a plan: reasons why the rotation can't start now." }),
+    needs: z.array(z.string()).meta({
+      description: "In a plan: reasons why the rotation can't start now.",
+      example: [],
+    }),
     steps: z.array(KeyRotationStep).meta({ description: "Steps of the rotation." }),
     failure: z
       .object({ code: z.string(), message: z.string(), remedy: z.string() })
