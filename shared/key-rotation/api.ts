@@ -34,7 +34,7 @@ export const KeyRotationQuery = z.strictObject({
   assetId: z.string().max(300).optional().meta({ description: "Only rotations of this key (asset ID)." }),
 });
 
-const time = (description: string) => z.string().nullable().meta({ description });
+const time = (description: string) => z.iso.datetime().nullable().meta({ description });
 
 export const KeyConsumerView = z
   .object({
@@ -65,7 +65,8 @@ export const KeyConsumerView = z
     checkedAt: time("Time of the last check. Null in plans."),
     command: z.string().nullable().meta({
       description: "Azure CLI command that makes it use the new version. Null if none is needed or known.",
-      example: "az storage account update --name stbackup --resource-group rg-backup --encryption-key-version …",
+      example:
+        "az storage account update --name stbackup --resource-group rg-backup --encryption-key-version 7f1e2d3c4b5a69788796a5b4c3d2e1f0",
     }),
     documentation: z.string().nullable().meta({
       description: "Page of the platform. Null if unknown.",
@@ -99,8 +100,8 @@ export const KeyRotationView = z
         "`planned`: a dry run. `rotating`: the new version does not exist yet. `waiting`: consumers use the old version, within the documented time. `late`: a consumer uses the old version, or is unknown, after that time. `done`: every known consumer uses the new version. `failed`: no version was added. `superseded`: a later rotation replaced a late one.",
     }),
     requestedBy: z.string().nullable().meta({ description: "Requester: a username. Null in a plan." }),
-    createdAt: z.string().nullable().meta({ description: "Start of the rotation. Null in a plan." }),
-    endedAt: z.string().nullable(),
+    createdAt: time("Start of the rotation. Null in a plan."),
+    endedAt: z.iso.datetime().nullable(),
     nextAt: time("Time of the next attempt or check. Null in a plan, and once ended."),
     oldVersion: z.string().meta({
       description: "Version before the rotation. The service never disables it.",

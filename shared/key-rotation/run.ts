@@ -27,7 +27,6 @@ export const isOver = (status: RunStatus): boolean =>
  * configuration names another version. `unknown`: the service can't read the version in use. `unlinked`: it uses another key now.
  */
 export const CONSUMER_STATES = ["followed", "waiting", "late", "pinned", "unknown", "unlinked"] as const;
-export type ConsumerState = (typeof CONSUMER_STATES)[number];
 
 export const RunConsumer = z.object({
   /** Resource ID in its original spelling. */
