@@ -43,6 +43,7 @@ export const AREAS: Readonly<Record<string, () => Promise<Area>>> = {
   rotationMatches: () => import("./rotation-matches.ts"),
   rotations: () => import("./rotations.ts"),
   rotationCredentials: () => import("./rotation-credentials.ts"),
+  keyRotation: () => import("./key-rotation.ts"),
   dependencyRotation: () => import("./dependency-rotation.ts"),
   dependencies: () => import("./dependencies.ts"),
   maintenance: () => import("./maintenance.ts"),

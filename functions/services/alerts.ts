@@ -1,5 +1,6 @@
 import { type Alerts, createAlerts } from "../../shared/alerts/alerts.ts";
 import { createEndpointNotices } from "../../shared/alerts/endpoint-notices.ts";
+import { createKeyRotationNotices } from "../../shared/alerts/key-rotation-notices.ts";
 import { createReferenceNotices } from "../../shared/alerts/reference-notices.ts";
 import { createStorageNotices } from "../../shared/alerts/storage-notices.ts";
 import { createSyncNotices } from "../../shared/alerts/sync-notices.ts";
@@ -21,7 +22,10 @@ import type { Platform } from "./platform.ts";
 export function createAlertServices(
   platform: Platform,
   { access, sso, compliance, sync }: Pick<AccessServices, "access" | "sso"> & { compliance: Compliance; sync: Sync },
-  later: () => Pick<AutomationServices, "dependencies" | "logs" | "rotationNotices" | "certificateEndpoints"> & {
+  later: () => Pick<
+    AutomationServices,
+    "dependencies" | "logs" | "rotationNotices" | "certificateEndpoints" | "keyRotation"
+  > & {
     b2c: B2c;
   },
 ): Alerts {
@@ -57,6 +61,7 @@ export function createAlertServices(
       createStorageNotices(unreadableRows),
       createReferenceNotices({ unresolved: (from) => later().dependencies.references.unresolved(from) }),
       createUsageNotices({ unexpected: (from) => later().logs.usage.unexpected(from) }),
+      createKeyRotationNotices({ since: (from) => later().keyRotation.since(from) }),
       createEndpointNotices({ stale: () => later().certificateEndpoints.stale() }, { clock }),
     ],
   });

@@ -16,6 +16,8 @@ import type { Devops } from "../../shared/devops/devops.ts";
 import type { Rescans } from "../../shared/discovery/rescans.ts";
 import { type KeyPermissions, readKeyPermissions } from "../../shared/doctor/key-permissions.ts";
 import type { Inventory } from "../../shared/inventory/inventory.ts";
+import { createKeyConsumerReader } from "../../shared/key-rotation/consumers.ts";
+import { createKeyRotation, type KeyRotation } from "../../shared/key-rotation/key-rotation.ts";
 import type { Licensing } from "../../shared/licensing/licensing.ts";
 import { createAppConfigurationReferences } from "../../shared/platform/azure/app-configuration-references.ts";
 import { createArm } from "../../shared/platform/azure/arm.ts";
@@ -27,6 +29,7 @@ import type { ResourceManager } from "../../shared/platform/azure/resource-manag
 import { createRoleAssignments } from "../../shared/platform/azure/role-assignments.ts";
 import type { ServiceKeyVault } from "../../shared/platform/azure/service-key-vault.ts";
 import { createSignInProof } from "../../shared/platform/azure/sign-in-proof.ts";
+import type { VaultKeysClients } from "../../shared/platform/azure/vault-keys.ts";
 import type { VaultSecretsClients } from "../../shared/platform/azure/vault-secrets.ts";
 import type { Config } from "../../shared/platform/config/config.ts";
 import { createRateLimiter } from "../../shared/platform/http/rate-limit.ts";
@@ -72,6 +75,8 @@ export interface AutomationServices {
   /** Returns the database servers whose logins can be registered. @throws {CloudFailure} */
   databaseServers: () => Promise<DatabaseServer[]>;
   secretless: Secretless;
+  /** Rotations of keys of key vaults. */
+  keyRotation: KeyRotation;
   /** Reads which keys the service's roles permit it to rotate now. @throws {CloudFailure} */
   keyPermissions: () => Promise<KeyPermissions>;
   rotationNotices: AutomationSource;
@@ -92,6 +97,7 @@ export function createAutomation(deps: {
   resourceManager: ResourceManager;
   serviceKeyVault: ServiceKeyVault | undefined;
   vaultSecrets: VaultSecretsClients;
+  vaultKeys: VaultKeysClients;
   keyVaults: KeyVaults;
   inventory: Inventory;
   applications: ApplicationsService;
@@ -313,6 +319,12 @@ export function createAutomation(deps: {
     logins,
     databaseServers: async () => listServers(arm, await azureEdges.units()),
     secretless: createSecretless({ applications, matches, dependencies, sync, cloud: config.cloud }),
+    keyRotation: createKeyRotation({
+      ...deps,
+      vaults: deps.vaultKeys,
+      consumers: createKeyConsumerReader({ dependencies, arm, config }),
+      vaultChanged: (vaultName) => deps.rescans.requestForChange(vaultName),
+    }),
     keyPermissions: () =>
       readKeyPermissions({ roles: createRoleAssignments(arm), units: azureEdges.units, ownObjectId }),
     rotationNotices,

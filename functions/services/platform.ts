@@ -10,6 +10,7 @@ import { createResourceManager, type ResourceManager } from "../../shared/platfo
 import { keyVaultRowKeys } from "../../shared/platform/azure/row-keys.ts";
 import { createServiceKeyVault, type ServiceKeyVault } from "../../shared/platform/azure/service-key-vault.ts";
 import { keyVaultSigningStates } from "../../shared/platform/azure/signing-state.ts";
+import { createVaultKeys, type VaultKeysClients } from "../../shared/platform/azure/vault-keys.ts";
 import { createVaultSecrets, type VaultSecretsClients } from "../../shared/platform/azure/vault-secrets.ts";
 import type { Config } from "../../shared/platform/config/config.ts";
 import { type Logger, type Randomness, systemRandomness } from "../../shared/platform/runtime.ts";
@@ -48,6 +49,7 @@ export interface Platform {
   mail: MailSender | undefined;
   keyVaults: KeyVaults;
   vaultSecrets: VaultSecretsClients;
+  vaultKeys: VaultKeysClients;
   resourceManager: ResourceManager;
   graph: Graph;
   audit: Audit;
@@ -122,6 +124,7 @@ export function createPlatform(config: Config): Platform {
     mail: createMailSender({ config, identity }),
     keyVaults: createKeyVaults({ config, identity, log }),
     vaultSecrets: createVaultSecrets({ config, identity, log }),
+    vaultKeys: createVaultKeys({ config, identity, log }),
     resourceManager: createResourceManager({ config, identity, log }),
     graph: createGraph({ config, identity, log }),
     ownTenantId: async () => config.AZURE_TENANT_ID ?? (await identity.describe()).tenantId ?? "",

@@ -42,7 +42,7 @@ export const LAYERS = [
   ["subscriptions", "certificates", "compliance", "cryptography", "discovery", "sso", "devops", "approvals"],
   ["applications", "b2c"],
   ["rotation", "sync"],
-  ["dependencies"],
+  ["dependencies", "key-rotation"],
   ["alerts", "reconciliation", "secretless"],
   ["doctor", "metrics", "signed-rows", "store"],
 ];

@@ -272,6 +272,14 @@ export class Control {
     this.#parts.resources.put(vault, "certificates", certificate);
   }
 
+  /** Returns the versions of a key, oldest first. Undefined if there is no such key. */
+  keyVersions(vault: string, name: string): string[] | undefined {
+    return this.#parts.resources
+      .vault(vault)
+      ?.collections.keys.get(name)
+      ?.versions.map(({ id }) => id);
+  }
+
   /** Changes the current version of an item. Returns false if there is no such item. */
   change(vault: string, kind: AssetKind, name: string, change: ItemChange): boolean {
     return this.#parts.resources.change(vault, kind, name, change);

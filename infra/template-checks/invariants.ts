@@ -71,6 +71,7 @@ const ASSIGNMENTS: Record<string, [role: string, principal?: string | undefined,
   table_role: ["Storage Table Data Contributor", SERVICE_IDENTITY, "{storage_account.id}"],
   telemetry_role: ["Monitoring Metrics Publisher", SERVICE_IDENTITY, "{application_insights.id}"],
   topic_sender_role: ["Storage Queue Data Message Sender", "{event_identity.principal_id}", "{vault_events_queue.id}"],
+  vault_key_rotator_role: ["{vault_key_rotator_definition.id}", SERVICE_IDENTITY],
   vault_reference_role: ["Key Vault Secrets User", "{function_app.identity_principal_id}", "{vault.id}"],
   vault_role: ["Key Vault Secrets Officer", SERVICE_IDENTITY, "{vault.id}"],
 };

@@ -35,6 +35,7 @@ import { ChangedVaults } from "../inventory/changed-vaults.ts";
 import { ScopeRows } from "../inventory/scope.ts";
 import * as inventoryTotals from "../inventory/totals.ts";
 import { PendingWrites, RemovedVaults, Vaults } from "../inventory/vault.ts";
+import * as keyRotation from "../key-rotation/run.ts";
 import { FailedMessageRows, LastDeliveries } from "../messages/failed-messages.ts";
 import { IdempotencyKeys } from "../platform/http/idempotency.ts";
 import { Calls } from "../platform/http/rate-limit.ts";
@@ -221,6 +222,8 @@ export const OTHER_ROWS: readonly StoredKind[] = [
   rows(DevopsSettings, "devops", "settings"),
   rows(ProofRow, "proofs|*", "*"),
 
+  rows(keyRotation.Runs, "rotations", "r|*"),
+  rows(keyRotation.ActiveRuns, "rotations", "u|*"),
   rows(rotation.WriterLeases, "rotations", "tenant"),
   ...["a|*", "s|*", "p|*", "b|*"].map((key) => rows(rotation.RotationSummaries, "rotations", key)),
   rows(rotation.RotationPointers, "rotations", "h|*"),

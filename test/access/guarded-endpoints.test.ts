@@ -55,6 +55,10 @@ const NOT_GUARDED: Record<string, string[]> = {
     "POST /subscriptions/{subscription_id}/test",
     "POST /system/permissions/check",
   ],
+  "adds a version to a key, whose private part never leaves Key Vault, or decides when Key Vault does so": [
+    "POST /api/automation/keys/{asset_id}/rotate",
+    "PUT /api/automation/keys/{asset_id}/rotation-policy",
+  ],
   "sends names and dates, never the value of a secret": [
     "POST /alerts/rules",
     "PUT /alerts/rules/{rule_id}",

@@ -102,6 +102,8 @@ describe("routes", () => {
     expect(overlap("api/settings/{category}/{key}", "api/settings/all")).toBe(false);
     expect(overlap("docs/{page}.html", "docs/index.html")).toBe(true);
     expect(overlap("auth/users", "auth/user")).toBe(false);
+    expect(overlap("keys/{asset_id}/policy", "keys/rotations/{run_id}")).toBe(false);
+    expect(overlap("keys/{asset_id}/policy", "keys/{run_id}/policy")).toBe(true);
   });
 });
 
@@ -116,13 +118,16 @@ test("function names are unique and valid on the platform", () => {
   for (const name of names) expect(name).toMatch(/^[a-z][a-z0-9_-]{0,127}$/);
 });
 
-/** Returns whether one path can match both routes. A segment with a parameter is taken to match any segment. */
+/**
+ * Returns whether one path can match both routes. A segment with a parameter is taken to match any segment, except that an asset ID
+ * has dots: if another route has a literal without a dot there, both routes answer 404 to the path that matches both.
+ */
 function overlap(firstRoute: string, secondRoute: string): boolean {
   const [first, second] = [firstRoute, secondRoute].map((route) => route.toLowerCase().split("/"));
+  const matches = (segment: string, other: string) =>
+    segment === other || (segment.includes("{") && !(segment === "{asset_id}" && /^[^{.]+$/.test(other)));
   return (
     first!.length === second!.length &&
-    first!.every(
-      (segment, index) => segment === second![index] || segment.includes("{") || second![index]!.includes("{"),
-    )
+    first!.every((segment, index) => matches(segment, second![index]!) || matches(second![index]!, segment))
   );
 }

@@ -14,6 +14,7 @@ const STARTING_MESSAGES: Record<string, object[]> = {
   "credentials-discover": [],
   "dependencies-discover": [{ mode: "full" }, { mode: "changes" }],
   "endpoint-checks": [{ keys: ["e|kv-one|www|p0"] }],
+  "key-rotations": [],
   "rotation-due": [{ appId: ID }],
   rotations: [],
   "sync-configured": [{ provider: "aws" }],

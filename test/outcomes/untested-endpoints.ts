@@ -26,6 +26,8 @@ export const UNTESTED_ENDPOINTS: Record<string, string> = {
   "POST /b2c/tenants/test": "reads only",
   "POST /b2c/tenants/{tenant_id}/test": "reads only",
   "POST /api/assets/dependencies/endpoints/check": "stores only what it reads, and a repeat reads again",
+  "PUT /api/automation/keys/{asset_id}/rotation-policy":
+    "writes only to Key Vault, with fault tests of its own: test/key-rotation/policy.test.ts",
   "POST /alerts/preview": "reads only",
   "POST /alerts/rules/{rule_id}/preview": "reads only",
   ...Object.fromEntries(
@@ -38,6 +40,7 @@ export const UNTESTED_ENDPOINTS: Record<string, string> = {
       "POST /api/automation/rotation/rotations/{rotation_id}/cancel",
       "POST /api/automation/rotation/rotations/{rotation_id}/retry",
       "POST /api/automation/rotation/rotations/{rotation_id}/finish",
+      "POST /api/automation/keys/{asset_id}/rotate",
       "POST /api/automation/sync/records/{record_id}/sync",
       "POST /b2c/tenants/{tenant_id}/discover",
       "POST /api/assets/dependencies/discover",

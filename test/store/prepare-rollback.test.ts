@@ -24,6 +24,12 @@ const age = (build: EarlierBuild): number => EARLIER_BUILDS.indexOf(build);
  */
 const IGNORED: { table: string; columns: Record<string, string>; upTo: EarlierBuild; line: string }[] = [
   {
+    table: "KeyRotations",
+    columns: { status: "waiting" },
+    upTo: NEWEST,
+    line: "Rotations of vault keys that have not ended: 1.",
+  },
+  {
     table: "Rotations",
     columns: { loginId: "db-1", status: "overlapping" },
     upTo: NEWEST,

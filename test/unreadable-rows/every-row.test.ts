@@ -146,6 +146,7 @@ const TIMERS = [
   "beginDueRotations",
   "indexRotationMatches",
   "wakeRotations",
+  "continueKeyRotations",
   "notifyOfChangedSettings",
   "purgeDueHistories",
   "refreshScope",
@@ -193,6 +194,7 @@ async function pathsToGet(): Promise<string[]> {
     subscription_id: await first("/subscriptions", "subscriptionId"),
     user_id: "admin",
     record_id: recording.automation?.sync.recordId,
+    run_id: "01M83W0CN6SDG6BGCAGDABN0C3",
     rotation_id: recording.automation?.rotation.rotationId,
     tenant_id: "aaaaaaaa-0000-4000-8000-000000000001",
   };

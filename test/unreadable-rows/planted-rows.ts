@@ -17,6 +17,7 @@ import { DEVOPS, SettingsRow as DevopsSettings, SETTINGS } from "../../shared/de
 import { RESCANS, RescanRows } from "../../shared/discovery/rescan-rows.ts";
 import * as scans from "../../shared/discovery/scan.ts";
 import { PendingWrites, pendingPrefix, RemovedVaults, removedKey, VAULTS } from "../../shared/inventory/vault.ts";
+import * as keyRotation from "../../shared/key-rotation/run.ts";
 import { FailedMessageRows, LastDeliveries } from "../../shared/messages/failed-messages.ts";
 import { IDEMPOTENCY_KEYS, IdempotencyKeys } from "../../shared/platform/http/idempotency.ts";
 import { activeRuns, runKey } from "../../shared/platform/runs/run-store.ts";
@@ -183,6 +184,21 @@ async function plantAutomation(tables: Tables, vaultName: string): Promise<void>
   const counts = { resources: 1, resourcesDenied: 0, secrets: 1, secretsDenied: 0, links: 1, removed: 0 };
   await tables.put(KeyLinkRuns, KEY_LINK_RUNS, runKey(ID), { ...RUN, ...counts, attempts: 1 });
   await tables.put(activeRuns(KeyLinkRuns.table), KEY_LINK_RUNS, "active", { runId: ID });
+
+  const vaultKey = { vaultName, vaultUri: "https://one.vault.localhost", vaultId: "/vaults/one", name: "one" };
+  const { KEY_ROTATIONS } = keyRotation;
+  await tables.put(keyRotation.Runs, KEY_ROTATIONS, keyRotation.runKey(ID), {
+    ...vaultKey,
+    ...{ runId: ID, requestedBy: "admin", requestId: "planted", createdAt: SINCE, dueAt: UNTIL },
+    status: "waiting",
+    subscriptionId: GUID,
+    oldVersion: "0".repeat(32),
+    newVersion: "1".repeat(32),
+    rotatedAt: SINCE,
+    consumers: [],
+    failures: 0,
+  });
+  await tables.put(keyRotation.ActiveRuns, KEY_ROTATIONS, keyRotation.activeKey(vaultKey), { runId: ID });
 
   await tables.put(DevopsSettings, DEVOPS, SETTINGS, { projectIds: [], copies: [], revision: "1", ...CHANGED });
   const proof = { appId: GUID, tenantId: GUID, provedAt: SINCE };

@@ -8,6 +8,7 @@ import { ApiManagement, readsVault } from "./api-management.ts";
 import { AppService, isSite, type SiteFault } from "./app-service.ts";
 import { ConsumerValues, type SecretLocation, type UsedValues, type WorkingGap } from "./consumer-values.ts";
 import { ContainerApps, isContainerApp } from "./container-apps.ts";
+import { EncryptionKeys } from "./encryption-keys.ts";
 import { GRAPH_DEFAULTS, type GraphSettings } from "./graph-settings.ts";
 import type { KeyValue, ResourceKeys } from "./resource-keys.ts";
 import type { ArmResource, ArmStore } from "./resource-store.ts";
@@ -29,6 +30,7 @@ export class Consumers {
   readonly containerApps: ContainerApps;
   readonly apiManagement: ApiManagement;
   readonly timedReaders: ScheduledReaders;
+  readonly encryptionKeys: EncryptionKeys;
   readonly consumerValues: ConsumerValues;
   readonly #parts: Parts;
   graphSettings: GraphSettings = GRAPH_DEFAULTS;
@@ -41,6 +43,7 @@ export class Consumers {
     this.containerApps = new ContainerApps(allParts);
     this.apiManagement = new ApiManagement(allParts);
     this.timedReaders = new ScheduledReaders(allParts);
+    this.encryptionKeys = new EncryptionKeys(parts);
   }
 
   /** Unix milliseconds of the simulated clock. */
@@ -54,6 +57,7 @@ export class Consumers {
     this.containerApps.runDueWork();
     this.apiManagement.runDueWork();
     this.timedReaders.runDueReads();
+    this.encryptionKeys.runDueWork();
   }
 
   /** Starts a resource that was added or replaced, with its child resources. */
@@ -218,6 +222,11 @@ export class ConsumersControl {
   /** Makes the service behind a resource's keys accept a new value only after some time. Infinity: never. */
   delayNewKeys(id: string, milliseconds: number): void {
     this.#parts.keys.setDelay(this.#resource(id), milliseconds);
+  }
+
+  /** Sets the milliseconds after which a resource uses a new version of its encryption key. Infinity: never. */
+  delayNewKeyVersions(id: string, milliseconds: number | undefined): void {
+    this.#consumers.encryptionKeys.setDelay(this.#resource(id).id, milliseconds);
   }
 
   /** Returns the behavior of Resource Graph. */

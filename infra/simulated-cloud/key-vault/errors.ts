@@ -114,8 +114,9 @@ function dataAction(kind: AssetKind, action: string): string {
     list: kind === "secrets" ? "readMetadata" : "read",
     get: kind === "secrets" ? "getSecret" : "read",
     getrotationpolicy: "rotationpolicy/read",
+    setrotationpolicy: "rotationpolicy/write",
     set: "setSecret",
   };
   const actionName = actionNames[action] ?? action;
-  return `Microsoft.KeyVault/vaults/${kind === "certificates" ? "certificates" : kind}/${actionName}${actionName.endsWith("read") ? "" : "/action"}`;
+  return `Microsoft.KeyVault/vaults/${kind === "certificates" ? "certificates" : kind}/${actionName}${/(read|write)$/.test(actionName) ? "" : "/action"}`;
 }

@@ -1,6 +1,6 @@
 import type { AssetKind } from "../company/company.ts";
 import type { CertificateMaker } from "../vaults/certificates.ts";
-import { type Certificate, current, type Key, type Secret, type Version } from "../vaults/items.ts";
+import { type Certificate, current, type Key, type KeyPolicy, type Secret, type Version } from "../vaults/items.ts";
 import { publicJwk } from "../vaults/key-pool.ts";
 import type { DeletedSecret, Page, Vault } from "../vaults/vault.ts";
 import { thumbprint } from "../x509.ts";
@@ -85,7 +85,8 @@ export class KeyVaultJson {
    * https://learn.microsoft.com/rest/api/keyvault/keys/get-key-rotation-policy/get-key-rotation-policy
    */
   rotationPolicy(key: Key): object {
-    const { rotation } = key;
+    const { rotation, policy } = key;
+    if (policy !== undefined) return this.#setPolicy(key.name, policy);
     const days = (count: number) => `P${count}D`;
     const rotationTriggers = [
       ...(rotation?.rotateAfterDays === undefined ? [] : [{ timeAfterCreate: days(rotation.rotateAfterDays) }]),
@@ -105,6 +106,19 @@ export class KeyVaultJson {
         created,
         updated,
       },
+    };
+  }
+
+  /** Returns a rotation policy that a client set. Without a Notify action it has the default one. */
+  #setPolicy(name: string, { expiryTime, lifetimeActions, created, updated }: KeyPolicy): object {
+    const hasNotify = lifetimeActions.some(({ type }) => type === "Notify");
+    return {
+      id: `${this.#origin}/keys/${name}/rotationpolicy`,
+      lifetimeActions: [
+        ...lifetimeActions.map(({ type, ...trigger }) => ({ trigger, action: { type } })),
+        ...(hasNotify ? [] : [{ trigger: { timeBeforeExpiry: "P30D" }, action: { type: "Notify" } }]),
+      ],
+      attributes: { ...(expiryTime !== undefined && { expiryTime }), created, updated },
     };
   }
 

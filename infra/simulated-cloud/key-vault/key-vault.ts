@@ -5,6 +5,7 @@ import { current } from "../vaults/items.ts";
 import type { Vault } from "../vaults/vault.ts";
 import { badParameter, keyVaultErrorResponses, missing, type Permission, unauthorized } from "./errors.ts";
 import { KeyVaultJson } from "./json.ts";
+import { rotateKey, updateRotationPolicy } from "./key-operations.ts";
 import type { KeyVaultOptions, VaultCall } from "./request-context.ts";
 import { deleteSecret, purgeSecret, recoverSecret, setSecret, updateSecret } from "./write-operations.ts";
 
@@ -41,7 +42,7 @@ interface Route {
 }
 
 /**
- * Simulates the data plane of Key Vault: reads secrets, keys and certificates, and writes secrets. The host name selects the
+ * Simulates the data plane of Key Vault: reads secrets, keys and certificates, writes secrets and rotates keys. The host name selects the
  * vault.
  */
 export function keyVault(options: KeyVaultOptions): Service {
@@ -175,6 +176,7 @@ function route(request: IncomingRequest): Route | undefined {
       answer: (call) => get(call, kind),
     };
   }
+  if (kind === "keys") return keyWriteRoute(method, name, second);
   if (kind !== "secrets") return undefined;
   if (method === "PUT" && second === undefined) {
     return { operation: "keyvault.setSecret", permission: permission("set"), name, answer: setSecret };
@@ -190,6 +192,18 @@ function route(request: IncomingRequest): Route | undefined {
   }
   if (method === "DELETE" && second === undefined) {
     return { operation: "keyvault.deleteSecret", permission: permission("delete"), name, answer: deleteSecret };
+  }
+  return undefined;
+}
+
+/** Returns the route of a request that changes a key. */
+function keyWriteRoute(method: string, name: string, second: string | undefined): Route | undefined {
+  if (method === "POST" && second === "rotate") {
+    return { operation: "keyvault.rotateKey", permission: { kind: "keys", action: "rotate" }, name, answer: rotateKey };
+  }
+  if (method === "PUT" && second === "rotationpolicy") {
+    const permission: Permission = { kind: "keys", action: "setrotationpolicy" };
+    return { operation: "keyvault.setRotationPolicy", permission, name, answer: updateRotationPolicy };
   }
   return undefined;
 }

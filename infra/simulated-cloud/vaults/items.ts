@@ -18,7 +18,7 @@ export interface SecretVersion extends Version {
   value: string;
   contentType?: string;
 }
-interface KeyVersion extends Version {
+export interface KeyVersion extends Version {
   /** Type and size of the key. */
   shape: KeySpec;
 }
@@ -39,8 +39,17 @@ export interface Item<V extends Version> {
   versions: V[];
 }
 export type Secret = Item<SecretVersion>;
+/** A rotation policy that a client set. Durations are ISO 8601. Times are Unix seconds. */
+export interface KeyPolicy {
+  expiryTime?: string;
+  lifetimeActions: { type: "Rotate" | "Notify"; timeAfterCreate?: string; timeBeforeExpiry?: string }[];
+  created: number;
+  updated: number;
+}
 export interface Key extends Item<KeyVersion> {
   rotation?: CompanyKey["rotation"];
+  /** Replaces `rotation`. */
+  policy?: KeyPolicy;
 }
 export interface Certificate extends Item<CertificateVersion> {
   renewal: NonNullable<CompanyCertificate["renewal"]>;

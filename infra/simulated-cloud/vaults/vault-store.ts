@@ -185,7 +185,7 @@ export class VaultStore {
   setRotation(vault: string, key: string, rotation: Key["rotation"]): boolean {
     const item = this.#existingVault(vault).collections.keys.get(key);
     if (item === undefined) return false;
-    const { rotation: _, ...rest } = item;
+    const { rotation: _, policy: _policy, ...rest } = item;
     this.putItem(vault, "keys", { ...rest, ...(rotation && { rotation }) });
     return true;
   }

@@ -164,6 +164,7 @@ const EVENT_IDS = {
 
 const SUBSCRIPTION_ID = `/subscriptions/${SUBSCRIPTION}`;
 const MANAGEMENT_GROUP_ID = `/providers/Microsoft.Management/managementGroups/${MANAGEMENT_GROUP}`;
+const KEY_VAULT_ID = `${SUBSCRIPTION_ID}/resourceGroups/rg-vaults/providers/Microsoft.KeyVault/vaults/kv-keys`;
 const WORKSPACE_ID = `${SUBSCRIPTION_ID}/resourceGroups/${WORKSPACE_GROUP}/providers/Microsoft.OperationalInsights/workspaces/log-company`;
 const WATCH_SCOPES = [SUBSCRIPTION_ID, `/subscriptions/${WATCHED}`, MANAGEMENT_GROUP_ID];
 
@@ -224,6 +225,13 @@ export const SAMPLES: readonly Sample[] = [
     { workspace_id: WORKSPACE_ID },
     { resourceGroup: WORKSPACE_GROUP },
   ),
+  separateSample(
+    "rotation/vault-keys.bicep",
+    "vault-keys",
+    { ...PRINCIPAL, keyVaultName: "kv-keys" },
+    { key_vault_id: KEY_VAULT_ID },
+    { resourceGroup: "rg-vaults" },
+  ),
   separateSample("events/subscription.bicep", "events", EVENTS, {}),
   separateSample("events-policy/subscription.bicep", "events-policy/subscription", EVENTS, {
     scope: SUBSCRIPTION_ID,
@@ -258,6 +266,8 @@ export const SCOPES: Record<string, readonly string[]> = {
   ),
   inventory_reader_definition: WATCH_SCOPES,
   dependency_reader_definition: WATCH_SCOPES,
+  vault_key_rotator_definition: [`${SUBSCRIPTION_ID}/resourceGroups/rg-vaults`],
+  vault_key_rotator_role: [KEY_VAULT_ID],
   log_reader_definition: [`${SUBSCRIPTION_ID}/resourceGroups/${WORKSPACE_GROUP}`],
   log_reader_role: [WORKSPACE_ID],
   subscription_topics_role: [SUBSCRIPTION_ID],

@@ -659,6 +659,7 @@ export const KINDS: Kind[] = [
     azurerm: "azurerm_role_definition",
     pairs: [
       pair("properties.permissions.0.actions", "permissions.actions"),
+      pair("properties.permissions.0.dataActions", "permissions.data_actions"),
       presencePair("properties.roleName", "name"),
       presencePair("properties.description", "description"),
       presencePair("properties.assignableScopes", "assignable_scopes"),

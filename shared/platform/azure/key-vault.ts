@@ -342,7 +342,7 @@ export async function parsedByClient<T>(target: CallTarget, call: () => Promise<
  * Returns the value that an SDK client parsed, after a check of its members. The clients copy most members without a check.
  * @throws {CloudFailure} badResponse if a member does not match the schema.
  */
-function requireSchema<T>(schema: z.ZodType, value: T, target: CallTarget): T {
+export function requireSchema<T>(schema: z.ZodType, value: T, target: CallTarget): T {
   const { error } = schema.safeParse(value);
   if (error) throw undocumented(target, error);
   return value;
@@ -399,7 +399,7 @@ function keyDetails(answer: KeyVaultKey, target: CallTarget): KeyDetails {
   };
 }
 
-function rotationPolicy(answer: KeyRotationPolicy, target: CallTarget): RotationPolicy {
+export function rotationPolicy(answer: KeyRotationPolicy, target: CallTarget): RotationPolicy {
   const { expiresIn, lifetimeActions } = requireSchema(rotationPolicySchema, answer, target);
   return {
     ...present({ expiresIn }),

@@ -13,6 +13,7 @@ import { useParams } from "../../parts/router.tsx";
 import { StatusBadge } from "../../parts/status.tsx";
 import { View } from "../../parts/view.tsx";
 import { Dependencies } from "./dependencies.tsx";
+import { KeyRotation } from "./key-rotation.tsx";
 import { LatestRotation } from "./latest-rotation.tsx";
 import { Notifications } from "./notifications.tsx";
 import { ServedAt } from "./served-at.tsx";
@@ -78,6 +79,7 @@ function Found({ asset }: { asset: Asset }) {
         <Link href={createHref("/inventory")}>Go to the inventory</Link>
       </div>
       <StatusCard asset={asset} />
+      {asset.type === "key" && asset.source === "keyVault" && <KeyRotation assetId={asset.id} />}
       <Card title="Properties">
         <dl className={styles.facts}>
           {factsOf(asset).map(([name, value]) => (

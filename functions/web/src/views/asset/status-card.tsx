@@ -21,6 +21,7 @@ import { SEVERITIES } from "../../parts/status.tsx";
 import { DAY_MS } from "../../parts/time.ts";
 import { Unavailable, useWhyNot } from "../../parts/unavailable.tsx";
 import { CopyCommandAction, OwnerAction, RenewAction } from "./command-actions.tsx";
+import { RotateKeyAction } from "./key-rotation.tsx";
 import { LatestRotation } from "./latest-rotation.tsx";
 import { Readiness, RotateAction } from "./rotate-action.tsx";
 import { ActiveSnoozes, SnoozeAction } from "./snooze-action.tsx";
@@ -74,6 +75,7 @@ export function StatusCard({ asset }: { asset: Asset }) {
           {/* The service can't change a credential of a B2C tenant, so the command is the main action. */}
           {asset.source === "b2c" && copyCommand}
           {asset.type === "secret" && <RotateAction asset={asset} started={setStartedRotationId} />}
+          {asset.type === "key" && asset.source === "keyVault" && <RotateKeyAction assetId={asset.id} name={name} />}
           <RenewAction asset={asset} name={name} />
           <SnoozeAction assetId={asset.id} name={name} />
           {whyNoExemption === undefined ? (
