@@ -28,6 +28,7 @@ import { settingsView } from "./views.ts";
 
 export type { Changed } from "./change-resource.ts";
 export type { DevopsClient } from "./client.ts";
+export type { ConnectionFederation } from "./federation.ts";
 export type { Project, ServiceConnection, VariableGroup } from "./response-schemas.ts";
 
 /** The configured organization. Dependency discovery reads it, and rotations replace secrets in it. */

@@ -90,7 +90,12 @@ export async function convertConnection(
   };
   if (signInOf(await read())?.with === to) return;
   await changeResource(
-    { target, read, ignored: AUTOMATIC_MEMBERS, write: (changed, notAfter) => client.convertConnection(changed, notAfter) },
+    {
+      target,
+      read,
+      ignored: AUTOMATIC_MEMBERS,
+      write: (changed, notAfter) => client.convertConnection(changed, notAfter),
+    },
     (changed) => {
       changed.authorization.scheme = SCHEMES[to];
       if (changed.data) delete changed.data.revertSchemeDeadline;

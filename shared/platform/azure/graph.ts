@@ -33,7 +33,14 @@ import type {
 import type { Identity } from "./identity.ts";
 import type { CloudServices } from "./key-vault.ts";
 
-export type { FederatedCredential, GraphApplication, IdentityProvider, KeySet, Organization, PasswordCredential } from "./graph-objects.ts";
+export type {
+  FederatedCredential,
+  GraphApplication,
+  IdentityProvider,
+  KeySet,
+  Organization,
+  PasswordCredential,
+} from "./graph-objects.ts";
 
 /**
  * Client of Microsoft Graph for applications and their credentials. The methods throw `CloudFailure`, with the code `timedOut`

@@ -53,9 +53,7 @@ export function createSignInProof(config: Pick<Config, "cloud">): ProveSignIn {
  * application matches the token, or the server that responded does not know the credential yet. `rejected`: the token itself is not
  * valid.
  */
-export type ExchangeOutcome =
-  | { kind: "accepted" | "notTrusted" | "unclear" }
-  | { kind: "rejected"; code: number };
+export type ExchangeOutcome = { kind: "accepted" | "notTrusted" | "unclear" } | { kind: "rejected"; code: number };
 
 /** Exchanges a workload's token for one of the application, by one request on a new connection. Discards both tokens. */
 export type ProveExchange = (appId: string, assertion: string, tenantId: string) => Promise<ExchangeOutcome>;
