@@ -2,8 +2,8 @@ import type * as z from "zod";
 import type { Repeat } from "../shared/platform/http/endpoint.ts";
 import { created, ok } from "../shared/platform/http/reply.ts";
 import { AppParams } from "../shared/rotation/matches-api.ts";
+import { SECRETLESS_QUEUE, SecretlessMessage } from "../shared/rotation/secretless-run.ts";
 import { Secretless, secretlessView } from "../shared/secretless/api.ts";
-import { SECRETLESS_QUEUE, SecretlessMessage } from "../shared/secretless/run.ts";
 import {
   ConfirmRequest,
   draftView,

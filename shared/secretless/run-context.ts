@@ -8,9 +8,9 @@ import type { Row } from "../platform/storage/entity.ts";
 import { RowChanged, type Tables } from "../platform/storage/tables.ts";
 import { withDirectoryLease } from "../rotation/directory-lease.ts";
 import type { InventoryUpdates } from "../rotation/inventory-updates.ts";
+import type { RunRecord } from "../rotation/secretless-run.ts";
 import { LeaseLost } from "../rotation/step-errors.ts";
 import type { SecretlessReport } from "./report.ts";
-import type { RunRecord } from "./run.ts";
 import type { RunRows } from "./run-rows.ts";
 
 /** The services that the steps of a run use. */

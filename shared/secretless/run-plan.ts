@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { Problem } from "../platform/http/problem.ts";
+import type { RunConnection, RunCredential } from "../rotation/secretless-run.ts";
 import { MAX_FEDERATED_CREDENTIALS, type SecretlessReport, type SecretReport } from "./report.ts";
-import type { RunConnection, RunCredential } from "./run.ts";
 
 /** Plans the run for one client secret from the report and the request. Makes no request. */
 
@@ -120,7 +120,7 @@ function fitting(member: string, given: string | undefined, proposed: string, co
   }
   if (PLACEHOLDER.test(given)) throw invalid(`replacements: the ${member} of ${consumer} is a placeholder`);
   const fixedParts = proposed.split(/<[^<>]*>/).map((part) => part.replace(/[.\\^$+?*()[\]{}|]/g, "\\$&"));
-  const fits = new RegExp(`^${fixedParts.join("[^\\s]+")}$`).test(given);
+  const fits = new RegExp(`^${fixedParts.join(".+")}$`).test(given);
   if (!fits) throw invalid(`replacements: the ${member} of ${consumer} must be ${proposed}, and it is ${given}`);
   return given;
 }

@@ -4,7 +4,7 @@ import { type Row, withoutKeys } from "../platform/storage/entity.ts";
 import { keyEnd, keyText } from "../platform/storage/keys.ts";
 import { insert, RowExists, remove, replace, type Tables } from "../platform/storage/tables.ts";
 import { isUlid, newestFirst } from "../platform/ulid.ts";
-import { isOver, RUNS, type RunRecord, SecretlessPointers, SecretlessRuns } from "./run.ts";
+import { isOver, RUNS, type RunRecord, SecretlessPointers, SecretlessRuns } from "../rotation/secretless-run.ts";
 
 /** Stores runs. Row keys, all in one partition: `r|<id, newest first>` the run, `u|<client ID>` the unfinished run of an application. */
 export interface RunRows {

@@ -6,7 +6,6 @@ import { RowChanged } from "../platform/storage/tables.ts";
 import { HOUR_MS, SECOND_MS } from "../platform/time.ts";
 import { LEASE_MS } from "../rotation/directory-lease.ts";
 import { isTransientFailure } from "../rotation/problems.ts";
-import { ContinueLater, LeaseLost, NeedsAttention, RollBack } from "../rotation/step-errors.ts";
 import {
   FORWARD_STEPS,
   isOver,
@@ -16,7 +15,8 @@ import {
   type RunStep,
   SECRETLESS_QUEUE,
   type StepRecord,
-} from "./run.ts";
+} from "../rotation/secretless-run.ts";
+import { ContinueLater, LeaseLost, NeedsAttention, RollBack } from "../rotation/step-errors.ts";
 import { createRunContext, type RunContext, type RunDependencies } from "./run-context.ts";
 import { STEP_FUNCTIONS } from "./run-steps.ts";
 

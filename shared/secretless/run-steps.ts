@@ -4,9 +4,9 @@ import { CloudFailure, unlessMissing } from "../platform/azure/failure.ts";
 import type { FederatedCredential } from "../platform/azure/graph.ts";
 import { Problem } from "../platform/http/problem.ts";
 import { DAY_MS, HOUR_SECONDS, MINUTE_MS, SECOND_MS } from "../platform/time.ts";
+import type { BlindSpot, RunConnection, RunCredential, RunRecord, RunStep } from "../rotation/secretless-run.ts";
 import { ContinueLater, NeedsAttention, RollBack } from "../rotation/step-errors.ts";
 import type { SecretlessReport } from "./report.ts";
-import type { BlindSpot, RunConnection, RunCredential, RunRecord, RunStep } from "./run.ts";
 import type { RunContext } from "./run-context.ts";
 import { planRun, requireRoom, secretIn } from "./run-plan.ts";
 

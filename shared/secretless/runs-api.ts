@@ -7,7 +7,7 @@ import {
   RUN_STATUSES,
   RUN_STEPS,
   type RunRecord,
-} from "./run.ts";
+} from "../rotation/secretless-run.ts";
 import { unconfirmedOf } from "./run-steps.ts";
 import type { RunDraft } from "./runs.ts";
 

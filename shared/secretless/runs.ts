@@ -9,7 +9,7 @@ import { repeatOnConflict } from "../platform/storage/conflict.ts";
 import type { Row } from "../platform/storage/entity.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import { rotationUnfinished, throwAsProblem } from "../rotation/problems.ts";
-import { isOver, type RunRecord } from "./run.ts";
+import { isOver, type RunRecord } from "../rotation/secretless-run.ts";
 import type { RunDependencies } from "./run-context.ts";
 import { planRun, type RunPlan, type RunRequest, requireRoom } from "./run-plan.ts";
 import { createRunRows, unfinishedRun } from "./run-rows.ts";

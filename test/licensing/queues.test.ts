@@ -16,6 +16,7 @@ const STARTING_MESSAGES: Record<string, object[]> = {
   "endpoint-checks": [{ keys: ["e|kv-one|www|p0"] }],
   "rotation-due": [{ appId: ID }],
   rotations: [],
+  "secretless-runs": [],
   "sync-configured": [{ provider: "aws" }],
   "sync-runs": [{ recordId: "01J00000000000000000000000" }],
 };

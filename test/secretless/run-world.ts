@@ -11,10 +11,10 @@ import { createIdentity } from "../../shared/platform/azure/identity.ts";
 import { createExchangeProof } from "../../shared/platform/azure/sign-in-proof.ts";
 import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { DAY_MS, MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
+import { isOver, type RunRecord } from "../../shared/rotation/secretless-run.ts";
 import { applyLimit, verdictOf } from "../../shared/secretless/assess.ts";
 import { replacementOf } from "../../shared/secretless/replacement.ts";
 import type { SecretConsumer, SecretlessReport, SyncTarget } from "../../shared/secretless/report.ts";
-import { isOver, type RunRecord } from "../../shared/secretless/run.ts";
 import type { RequestedReplacement } from "../../shared/secretless/run-plan.ts";
 import { createSecretlessRuns, type SecretlessRuns } from "../../shared/secretless/runs.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
@@ -65,7 +65,9 @@ export async function openRunWorld(company: Company, drawn: readonly { name: str
   });
   await devops.configure({ orgUrl: `https://dev.azure.com/${organization.name}` }, undefined, BOSS);
   const workloads = drawn.map(({ name, scenario }) => workloadOf(name, scenario));
-  const lost: string[] = [];
+  // The runs take months, in which no secret expires.
+  for (const { appId, keyId } of workloads) control.directory.expireSecret(appId, keyId, 3_000);
+  const lost = new Set<string>();
   const events: AuditEvent[] = [];
   let messages: { runId: string; dueAtMs: number }[] = [];
   /** Claims that Azure shows of a consumer. Undefined: none. */
@@ -229,17 +231,16 @@ export async function openRunWorld(company: Company, drawn: readonly { name: str
       const value = secretValueOf(one.name, "current");
       const hasSecret = control.directory.signsIn(one.appId, value);
       if (one.connection !== undefined) {
-        if (!connectionSignsIn(one, hasSecret)) lost.push(`${one.name}: the connection can't sign in`);
+        if (!connectionSignsIn(one, hasSecret)) lost.add(`${one.name}: the connection can't sign in`);
         continue;
       }
       // An identity of its own replaces the application.
       if (one.switched && one.claims === undefined) continue;
       if (one.switched) {
-        if (!control.directory.signsInFederated(one.appId, one.claims!))
-          lost.push(`${one.name}: its token is rejected`);
+        if (!control.directory.signsInFederated(one.appId, one.claims!)) lost.add(`${one.name}: its token is rejected`);
         continue;
       }
-      if (!hasSecret) lost.push(`${one.name}: its secret is rejected`);
+      if (!hasSecret) lost.add(`${one.name}: its secret is rejected`);
       one.lastUsedMs = world.clock.now().getTime();
     }
   }

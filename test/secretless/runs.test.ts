@@ -1,7 +1,7 @@
 import { TableClient } from "@azure/data-tables";
 import { secretValueOf } from "simulated-cloud/company/applications.ts";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import type { RunRecord } from "../../shared/secretless/run.ts";
+import type { RunRecord } from "../../shared/rotation/secretless-run.ts";
 import { BOSS } from "../rotation/world.ts";
 import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
 import type { Steps } from "../support/simulated-crash.ts";
@@ -60,7 +60,7 @@ function expectReplaced({ appId, keyId, name }: Workload, run: RunRecord): void 
   const names = control.directory.federatedCredentials(appId).map((one) => one.name);
   expect(new Set(names).size).toBe(names.length);
   expect(names.length).toBe(run.credentials.length);
-  expect(worlds.lost).toEqual([]);
+  expect([...worlds.lost]).toEqual([]);
   expect(JSON.stringify([worlds.events, run])).not.toContain(secretValueOf(name, "current"));
 }
 
@@ -88,7 +88,7 @@ test("a wrong subject or audience is refused before anything is changed", { time
   worlds.shown.delete(consumer);
   expect([failed.status, failed.failure?.code]).toEqual(["failed", "claimsDiffer"]);
   expect(worlds.control.directory.federatedCredentials(site.appId)).toEqual([]);
-  expect(worlds.lost).toEqual([]);
+  expect([...worlds.lost]).toEqual([]);
 });
 
 test("a token of the workload proves the credential, and one with other claims is rejected", {
@@ -159,7 +159,7 @@ test("a rollback undoes each step, and asks before it takes a credential that is
       .federatedCredentials(workload.appId)
       .filter(({ name }) => /^secretless-/.test(name));
     expect([before, own]).toEqual([before, []]);
-    expect(worlds.lost).toEqual([]);
+    expect([...worlds.lost]).toEqual([]);
   }
 });
 

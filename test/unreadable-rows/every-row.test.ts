@@ -146,6 +146,7 @@ const TIMERS = [
   "beginDueRotations",
   "indexRotationMatches",
   "wakeRotations",
+  "wakeSecretlessRuns",
   "notifyOfChangedSettings",
   "purgeDueHistories",
   "refreshScope",

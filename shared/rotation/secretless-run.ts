@@ -3,7 +3,7 @@ import { entity } from "../platform/storage/entity.ts";
 
 /**
  * Records of runs that replace a client secret by federated credentials. A run adds the credentials, converts service connections,
- * waits until nobody signs in with the secret anymore, and removes the secret. The steps are in runs.ts.
+ * waits until nobody signs in with the secret anymore, and removes the secret. The steps are in shared/secretless.
  */
 
 /**
