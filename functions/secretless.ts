@@ -1,7 +1,9 @@
 import type * as z from "zod";
 import type { Repeat } from "../shared/platform/http/endpoint.ts";
+import { pageRequest, pageView } from "../shared/platform/http/paging.ts";
 import { created, ok } from "../shared/platform/http/reply.ts";
 import { AppParams } from "../shared/rotation/matches-api.ts";
+import { throwAsProblem } from "../shared/rotation/problems.ts";
 import { SECRETLESS_QUEUE, SecretlessMessage } from "../shared/rotation/secretless-run.ts";
 import { Secretless, secretlessView } from "../shared/secretless/api.ts";
 import {
@@ -16,6 +18,7 @@ import {
   RunView,
   runView,
 } from "../shared/secretless/runs-api.ts";
+import { SharedKeysList, SharedKeysQuery, sharedKeysView } from "../shared/secretless/shared-keys-api.ts";
 import { endpoint, poison, queue, timer } from "./declare.ts";
 import type { Services } from "./services.ts";
 
@@ -26,6 +29,8 @@ import type { Services } from "./services.ts";
 
 const tag = "Rotation";
 const base = "api/automation/rotation";
+/** Default period of the report on shared keys. */
+const DEFAULT_DAYS = 30;
 const EXAMPLE_KEY = "116f5804-91fd-429e-a627-7912a2486d82";
 
 /** A repeat with the same Idempotency-Key returns the run of the first request as it is then. */
@@ -172,7 +177,27 @@ const rollBackSecretlessRun = endpoint({
     ok(runView(await services.secretlessRuns.rollback(params.run_id, body.force, caller))),
 });
 
+const listSharedKeys = endpoint({
+  name: "listSharedKeys",
+  method: "GET",
+  route: `${base}/shared-keys`,
+  summary: "List resources that could turn their shared keys off",
+  description:
+    "Returns the storage accounts and other resources with two keys of the monitored subscriptions, and whether anything used a key for `days` days. For storage accounts the metric Transactions shows it by kind of authentication. No metric of the other kinds does, so the logged reads of the vault secrets that store the keys decide. Changes nothing. Azure Resource Graph can be some minutes old. Returns 503 with Retry-After if it can't be read.",
+  tag,
+  access: "user",
+  tier: "pro",
+  query: SharedKeysQuery,
+  responds: { 200: SharedKeysList },
+  problems: ["unavailable"],
+  handle: async ({ query, services }) => {
+    const list = services.sharedKeys({ days: query.days ?? DEFAULT_DAYS }, pageRequest(query));
+    return ok(pageView(await list.catch(throwAsProblem), sharedKeysView));
+  },
+});
+
 export const endpoints = [
+  listSharedKeys,
   getSecretless,
   replaceSecret,
   listSecretlessRuns,

@@ -52,6 +52,7 @@ import { createKeyLinks } from "../../shared/rotation/resource-keys/links.ts";
 import { createRotations, type Rotations } from "../../shared/rotation/rotations.ts";
 import { createSecretlessRuns, type SecretlessRuns } from "../../shared/secretless/runs.ts";
 import { createSecretless, type Secretless } from "../../shared/secretless/secretless.ts";
+import { createSharedKeys, type ListSharedKeys } from "../../shared/secretless/shared-keys.ts";
 import { readWorkloadClaims } from "../../shared/secretless/workload-claims.ts";
 import type { Settings } from "../../shared/settings/settings.ts";
 import { startingSyncOnWrite } from "../../shared/sync/record-vaults.ts";
@@ -77,6 +78,8 @@ export interface AutomationServices {
   databaseServers: () => Promise<DatabaseServer[]>;
   secretless: Secretless;
   secretlessRuns: SecretlessRuns;
+  /** Lists resources that could turn their shared keys off. */
+  sharedKeys: ListSharedKeys;
   /** Reads which keys the service's roles permit it to rotate now. @throws {CloudFailure} */
   keyPermissions: () => Promise<KeyPermissions>;
   rotationNotices: AutomationSource;
@@ -341,6 +344,7 @@ export function createAutomation(deps: {
     databaseServers: async () => listServers(arm, await azureEdges.units()),
     secretless,
     secretlessRuns,
+    sharedKeys: createSharedKeys({ arm, resourceGraph, units: azureEdges.units, credentials, clock }),
     keyPermissions: () =>
       readKeyPermissions({ roles: createRoleAssignments(arm), units: azureEdges.units, ownObjectId }),
     rotationNotices,

@@ -14,6 +14,7 @@ import type { RunDraft } from "./runs.ts";
 // The requests and responses of runs that replace a client secret.
 
 const guid = z.guid().transform((id) => id.toLowerCase());
+const EXAMPLE_CONSUMER = "devops:/acme/7a7d1c0c-6f2c-4ab8-a3a0-6e6b3c6d9f10/variablegroups/7";
 /** https://learn.microsoft.com/graph/api/resources/federatedidentitycredential: at most 600 characters. */
 const claim = z.string().min(1).max(600);
 
@@ -43,7 +44,7 @@ export const ReplaceSecretRequest = z
       .meta({ description: "Days without a sign-in with the secret, after the switch, before it is removed." }),
     plan: z
       .string()
-      .regex(/^[0-9a-f]{64}$/)
+      .regex(/^[0-9a-f]{64}$/, "must be the plan of a dry run")
       .optional()
       .meta({ description: "The `plan` of a dry run. The run starts only if the plan is still the same (409)." }),
     dryRun: z.boolean().default(false).meta({ description: "Returns 200 with the plan, without any change." }),
@@ -101,13 +102,16 @@ export const RunView = z
   .object({
     runId: z.string().nullable().meta({ description: "ID of the run. Null for a dry run." }),
     appId: z.string().meta({ description: "Client ID of the application." }),
-    appName: z.string().meta({ description: "Display name of the application." }),
+    appName: z.string().meta({ description: "Display name of the application.", example: "Shop" }),
     keyId: z.string().meta({ description: "Key ID of the client secret." }),
     status: z.enum(["planned", ...RUN_STATUSES]).meta({
       description:
         "`planned`: only of a dry run. `running`, `rollingBack`: its steps continue in the background. `needsAttention`: a person must act; see `failure`. `failed`, `rolledBack`: all changes were undone.",
     }),
-    plan: z.string().meta({ description: "Fingerprint of the plan. Send it to start exactly this plan." }),
+    plan: z.string().meta({
+      description: "Fingerprint of the plan. Send it to start exactly this plan.",
+      example: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+    }),
     idleDays: z.int().meta({ description: "Days without a sign-in before the secret is removed." }),
     credentials: z
       .array(
@@ -122,7 +126,9 @@ export const RunView = z
             .nullable()
             .meta({ description: "Subject. Null until the connection shows it.", example: null }),
           audience: z.string().meta({ description: "Audience of the tokens.", example: "api://AzureADTokenExchange" }),
-          consumers: z.array(z.string()).meta({ description: "IDs of the consumers that use it." }),
+          consumers: z
+            .array(z.string())
+            .meta({ description: "IDs of the consumers that use it.", example: [EXAMPLE_CONSUMER] }),
           state: z.enum(CREDENTIAL_STATES).meta({
             description:
               "`asked`: requested, and the response was lost. `byDevops`: Azure DevOps adds it. `kept`: a converted connection uses it, so the rollback leaves it.",
@@ -139,7 +145,11 @@ export const RunView = z
     connections: z
       .array(
         z.object({
-          id: z.string().meta({ description: "ID of the consumer." }),
+          id: z.string().meta({
+            description: "ID of the consumer.",
+            example:
+              "devops:/acme/7a7d1c0c-6f2c-4ab8-a3a0-6e6b3c6d9f10/serviceconnections/3f1c0f5e-8d0b-4b53-9d4b-0f1f7f6b2a10",
+          }),
           name: z.string(),
           automatic: z.boolean().meta({ description: "Whether the run converts it. Otherwise a person does." }),
           state: z.enum(CONNECTION_STATES).meta({ description: "`waiting`: a person must complete the conversion." }),
@@ -147,13 +157,20 @@ export const RunView = z
       )
       .meta({ description: "Service connections of Azure DevOps." }),
     byPerson: z
-      .array(z.object({ consumer: z.string(), text: z.string().meta({ description: "What to do." }) }))
+      .array(
+        z.object({
+          consumer: z.string().meta({ description: "ID of the consumer.", example: EXAMPLE_CONSUMER }),
+          text: z.string().meta({ description: "What to do.", example: "Assign the identity to the consumer." }),
+        }),
+      )
       .meta({ description: "Only of a dry run: what a person changes in the consumers after the step `prove`." }),
     steps: z
       .array(
         z.object({
           name: z.enum(RUN_STEPS).meta({ description: "Name of the step.", example: "watch" }),
-          status: z.enum(["waiting", "running", "done", "failed", "skipped"]),
+          status: z
+            .enum(["waiting", "running", "done", "failed", "skipped"])
+            .meta({ description: "Status of the step." }),
           startedAt: instant.meta({ description: "Time of the first start." }),
           finishedAt: instant.meta({ description: "Time of the end." }),
           failure: Failure.nullable().meta({ description: "The last failure." }),
@@ -171,15 +188,18 @@ export const RunView = z
         logged: z.boolean().meta({ description: "Whether complete logs show it. Otherwise only the time passed." }),
         blindSpots: z.array(BlindSpot).meta({ description: "What no log shows." }),
         unconfirmed: z.array(z.string()).meta({
+          example: ["userSignIns"],
           description: "Codes of the blind spots that no person has accepted. They keep the secret from being removed.",
         }),
       })
       .nullable()
       .meta({ description: "Use of the secret since the switch. Null before it." }),
-    confirmedBy: z.string().nullable().meta({ description: "User who accepted the blind spots." }),
+    confirmedBy: z.string().nullable().meta({ description: "User who accepted the blind spots.", example: "admin" }),
     failure: Failure.nullable().meta({ description: "Why the run failed or needs attention." }),
-    notes: z.array(z.string()).meta({ description: "Further facts, in sentences." }),
-    requestedBy: z.string().meta({ description: "User who started the run." }),
+    notes: z
+      .array(z.string())
+      .meta({ description: "Further facts.", example: ["The client secret was removed by someone else."] }),
+    requestedBy: z.string().meta({ description: "User who started the run.", example: "admin" }),
     createdAt: z.iso.datetime(),
     endedAt: instant.meta({ description: "Time of the end." }),
   })
