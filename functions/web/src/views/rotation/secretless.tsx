@@ -6,6 +6,7 @@ import { Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
 import { counted } from "../../parts/plural.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
+import { Replacements, ReplaceSecret } from "./replace-secret.tsx";
 
 type Secret = Schemas["Secretless"]["secrets"][number];
 
@@ -25,8 +26,9 @@ export function Secretless({ appId }: { appId: string }) {
       {({ secrets, unknown }) => (
         <>
           {secrets.map((secret) => (
-            <SecretVerdict key={secret.keyId} secret={secret} />
+            <SecretVerdict key={secret.keyId} appId={appId} secret={secret} />
           ))}
+          <Replacements appId={appId} />
           <Folded title={`What was not searched (${unknown.length})`}>
             {unknown.map(({ message, remedy }) => (
               <div key={message}>
@@ -42,7 +44,7 @@ export function Secretless({ appId }: { appId: string }) {
   );
 }
 
-function SecretVerdict({ secret }: { secret: Secret }) {
+function SecretVerdict({ appId, secret }: { appId: string; secret: Secret }) {
   const { keyId, displayName, verdict, reason, usage, consumers, plan, unknown } = secret;
   return (
     <div>
@@ -69,6 +71,7 @@ function SecretVerdict({ secret }: { secret: Secret }) {
           </Text>
         </div>
       ))}
+      <ReplaceSecret appId={appId} secret={secret} />
       {plan.length > 0 && (
         <Folded title={`Plan for ${counted(consumers.length, "consumer")}: ${counted(plan.length, "step")}`}>
           <ol>
