@@ -41,6 +41,7 @@ export const AREAS: Readonly<Record<string, () => Promise<Area>>> = {
   audit: () => import("./audit.ts"),
   reconciliation: () => import("./reconciliation.ts"),
   rotationMatches: () => import("./rotation-matches.ts"),
+  secretless: () => import("./secretless.ts"),
   rotations: () => import("./rotations.ts"),
   rotationCredentials: () => import("./rotation-credentials.ts"),
   keyRotation: () => import("./key-rotation.ts"),

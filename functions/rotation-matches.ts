@@ -1,11 +1,10 @@
-import * as z from "zod";
 import { PageQuery, pageOfAll, pageRequest, pageView } from "../shared/platform/http/paging.ts";
 import { Deleted, deleted, ok, resource } from "../shared/platform/http/reply.ts";
 import { DUE_QUEUE, DueMessage } from "../shared/rotation/automatic.ts";
 import { sortKeyOf } from "../shared/rotation/matches.ts";
 import {
+  AppParams,
   ConfirmedMatch,
-  clientId,
   MatchToConfirm,
   MatchToVerify,
   matchView,
@@ -15,7 +14,6 @@ import {
 } from "../shared/rotation/matches-api.ts";
 import { Policy, PolicyChange } from "../shared/rotation/policies-api.ts";
 import { policyView } from "../shared/rotation/views.ts";
-import { Secretless, secretlessView } from "../shared/secretless/api.ts";
 import { endpoint, poison, queue, timer } from "./declare.ts";
 
 /*
@@ -38,7 +36,7 @@ const widensPolicy = (
   (change.automatic && !current.automatic) ||
   change.targets.some((target) => !current.targets.includes(target.toLowerCase()));
 
-const params = z.object({ app_id: clientId });
+const params = AppParams;
 
 const listRotationMatches = endpoint({
   name: "listRotationMatches",
@@ -169,22 +167,6 @@ const deleteRotationPolicy = endpoint({
   },
 });
 
-const getSecretless = endpoint({
-  name: "getSecretless",
-  method: "GET",
-  route: "api/automation/rotation/apps/{app_id}/secretless",
-  summary: "Report whether an application can work without its client secrets",
-  description:
-    "Returns for each client secret the known consumers, what can replace it for each, and a plan with commands. Reads no value and changes nothing. Consumers come from matches, dependencies and sync records as they are stored, and the federated credentials from Microsoft Graph, at most once a day. A placeholder in <…> stands for each part that the service can't know. `unknown` lists the sources that were not searched: a consumer that is not listed can still exist.",
-  tag,
-  access: "user",
-  tier: "pro",
-  params,
-  responds: { 200: Secretless },
-  problems: ["notFound"],
-  handle: async ({ params, services }) => ok(secretlessView(await services.secretless.report(params.app_id))),
-});
-
 export const endpoints = [
   listRotationMatches,
   verifyRotationMatch,
@@ -192,7 +174,6 @@ export const endpoints = [
   getRotationPolicy,
   setRotationPolicy,
   deleteRotationPolicy,
-  getSecretless,
 ];
 
 export const timers = [

@@ -7,6 +7,7 @@ import type { Compliance } from "../../shared/compliance/compliance.ts";
 import { createAzureEdges } from "../../shared/dependencies/azure/source.ts";
 import { createConsumersOfSecrets } from "../../shared/dependencies/consumers/consumers.ts";
 import { createDependencies, type Dependencies } from "../../shared/dependencies/dependencies.ts";
+import { parseDevopsId } from "../../shared/dependencies/devops/ids.ts";
 import { devopsSource } from "../../shared/dependencies/devops/source.ts";
 import type { EdgeSource } from "../../shared/dependencies/edge-source.ts";
 import { createLiteralSource } from "../../shared/dependencies/literals/source.ts";
@@ -25,10 +26,11 @@ import type { Graph } from "../../shared/platform/azure/graph.ts";
 import type { Identity } from "../../shared/platform/azure/identity.ts";
 import type { KeyVaults } from "../../shared/platform/azure/key-vault.ts";
 import { createLogAnalytics } from "../../shared/platform/azure/log-analytics.ts";
+import { createResourceGraph } from "../../shared/platform/azure/resource-graph.ts";
 import type { ResourceManager } from "../../shared/platform/azure/resource-manager.ts";
 import { createRoleAssignments } from "../../shared/platform/azure/role-assignments.ts";
 import type { ServiceKeyVault } from "../../shared/platform/azure/service-key-vault.ts";
-import { createSignInProof } from "../../shared/platform/azure/sign-in-proof.ts";
+import { createExchangeProof, createSignInProof } from "../../shared/platform/azure/sign-in-proof.ts";
 import type { VaultKeysClients } from "../../shared/platform/azure/vault-keys.ts";
 import type { VaultSecretsClients } from "../../shared/platform/azure/vault-secrets.ts";
 import type { Config } from "../../shared/platform/config/config.ts";
@@ -51,7 +53,10 @@ import { type Credentials, createCredentials } from "../../shared/rotation/resou
 import { createKeysClient } from "../../shared/rotation/resource-keys/keys-client.ts";
 import { createKeyLinks } from "../../shared/rotation/resource-keys/links.ts";
 import { createRotations, type Rotations } from "../../shared/rotation/rotations.ts";
+import { createSecretlessRuns, type SecretlessRuns } from "../../shared/secretless/runs.ts";
 import { createSecretless, type Secretless } from "../../shared/secretless/secretless.ts";
+import { createSharedKeys, type ListSharedKeys } from "../../shared/secretless/shared-keys.ts";
+import { readWorkloadClaims } from "../../shared/secretless/workload-claims.ts";
 import type { Settings } from "../../shared/settings/settings.ts";
 import { startingSyncOnWrite } from "../../shared/sync/record-vaults.ts";
 import type { Sync } from "../../shared/sync/sync.ts";
@@ -77,6 +82,9 @@ export interface AutomationServices {
   secretless: Secretless;
   /** Rotations of keys of key vaults. */
   keyRotation: KeyRotation;
+  secretlessRuns: SecretlessRuns;
+  /** Lists resources that could turn their shared keys off. */
+  sharedKeys: ListSharedKeys;
   /** Reads which keys the service's roles permit it to rotate now. @throws {CloudFailure} */
   keyPermissions: () => Promise<KeyPermissions>;
   rotationNotices: AutomationSource;
@@ -306,6 +314,28 @@ export function createAutomation(deps: {
   });
   const rotationNotices = createRotationNotices({ tables, clock, log, settings, licensed, policies, rotations });
 
+  const secretless = createSecretless({ applications, matches, dependencies, sync, cloud: config.cloud });
+  const resourceGraph = createResourceGraph(arm);
+  const secretlessRuns = createSecretlessRuns({
+    tables,
+    queues,
+    audit,
+    graph,
+    devops,
+    exchange: createExchangeProof(config),
+    report: (appId) => secretless.report(appId),
+    claimsOf: (consumer) => readWorkloadClaims(resourceGraph, consumer),
+    rotationOf: (appId) => rotations.unfinishedOf(appId),
+    parseConnection(id) {
+      const { projectId, connectionId } = parseDevopsId(id) ?? {};
+      return projectId === undefined || connectionId === undefined ? undefined : { projectId, connectionId };
+    },
+    inventory: { applicationChanged: (application) => applications.requestRefresh(application) },
+    clock,
+    randomness,
+    log,
+  });
+
   return {
     dependencies,
     certificateEndpoints,
@@ -318,13 +348,15 @@ export function createAutomation(deps: {
     credentials,
     logins,
     databaseServers: async () => listServers(arm, await azureEdges.units()),
-    secretless: createSecretless({ applications, matches, dependencies, sync, cloud: config.cloud }),
     keyRotation: createKeyRotation({
       ...deps,
       vaults: deps.vaultKeys,
       consumers: createKeyConsumerReader({ dependencies, arm, config }),
       vaultChanged: (vaultName) => deps.rescans.requestForChange(vaultName),
     }),
+    secretless,
+    secretlessRuns,
+    sharedKeys: createSharedKeys({ arm, resourceGraph, units: azureEdges.units, credentials, clock }),
     keyPermissions: () =>
       readKeyPermissions({ roles: createRoleAssignments(arm), units: azureEdges.units, ownObjectId }),
     rotationNotices,

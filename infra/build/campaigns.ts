@@ -29,6 +29,7 @@ const CAMPAIGNS: Record<string, Campaign> = {
       "test/rotation/kill.test.ts",
       "test/rotation/resource-key-crashes.test.ts",
       "test/rotation/automatic-schedules.test.ts",
+      "test/secretless/runs.test.ts",
       "test/sync/kill.test.ts",
     ],
   },
@@ -48,6 +49,11 @@ const CAMPAIGNS: Record<string, Campaign> = {
     description:
       "rotations of logins of a real PostgreSQL server: a crash at each call, and a client that reconnects all the time",
     arguments: () => [VITEST, "run", "test/rotation/database-logins.test.ts", "--reporter=verbose"],
+    environment: { CAMPAIGN: "all" },
+  },
+  secretless: {
+    description: "replacements of client secrets by federated credentials for 20 applications: a crash at each call",
+    arguments: () => [VITEST, "run", "test/secretless/runs.test.ts", "--reporter=verbose"],
     environment: { CAMPAIGN: "all" },
   },
   renewals: {
@@ -72,7 +78,7 @@ const CAMPAIGNS: Record<string, Campaign> = {
   },
 };
 
-const LIST = Object.entries(CAMPAIGNS).map(([name, { description }]) => `  ${name.padEnd(9)}  ${description}`);
+const LIST = Object.entries(CAMPAIGNS).map(([name, { description }]) => `  ${name.padEnd(10)}  ${description}`);
 const HELP = `npm run campaigns -- [--seed N] [NAME…]
 
 Runs the long random tests with a new seed, which it prints. Exits with 1 if a campaign fails.

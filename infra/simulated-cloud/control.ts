@@ -33,7 +33,7 @@ import type { Workspaces } from "./logs/workspaces.ts";
 import type { Mails, StoredMail } from "./mail.ts";
 import type { Providers } from "./providers/providers.ts";
 import type { LoggedRequest, RequestLog } from "./request-log.ts";
-import type { Tokens } from "./tokens.ts";
+import type { Tokens, WorkloadClaims } from "./tokens.ts";
 import { current, type Version } from "./vaults/items.ts";
 import type { ItemChange, VaultStore } from "./vaults/vault-store.ts";
 import type { ReceivedRequest, WebhookSinks } from "./webhook-sink.ts";
@@ -440,6 +440,11 @@ export class Control {
   /** Makes Entra sign with a new key. Only the previous one of the older keys stays published. */
   rollEntraKeys(): void {
     this.#parts.tokens.rollKeys();
+  }
+
+  /** Issues a token of a workload on any platform, for an exchange at Microsoft Entra ID. */
+  workloadToken(claims: WorkloadClaims): string {
+    return this.#parts.tokens.workloadToken(claims);
   }
 
   /** Changes the service's API registration: the version of its tokens, and the app roles of applications. */

@@ -123,7 +123,10 @@ function token(
     );
   }
   const secret = form.get("client_secret");
-  if (!secret) {
+  const assertion = form.get("client_assertion");
+  if (assertion !== null && form.get("client_assertion_type") !== ASSERTION_TYPE)
+    return failure(400, "invalid_request", 900144, "The request body must contain: 'client_assertion_type'.");
+  if (!secret && !assertion) {
     return failure(
       401,
       "invalid_client",
@@ -131,11 +134,15 @@ function token(
       "The request body must contain the following parameter: 'client_assertion' or 'client_secret'.",
     );
   }
-  const signInError =
-    "clientSecret" in application ? ownAppError(application, secret) : applicationError(directory, application, secret);
+  const signInError = assertion
+    ? assertionError(tokens, directory, application, assertion)
+    : "clientSecret" in application
+      ? ownAppError(application, secret!)
+      : applicationError(directory, application, secret!);
   // Only sign-ins of applications in the directory are logged, not those of the service itself.
   if (isOwnTenant && !("clientSecret" in application)) {
-    const keyId = directory.secretWithValue(secret)?.keyId ?? "";
+    // A sign-in with a federated credential names no key.
+    const keyId = secret ? (directory.secretWithValue(secret)?.keyId ?? "") : "";
     // The result of a successful sign-in is 0.
     const { error_codes: [code] = [0] } = (signInError?.body ?? {}) as { error_codes?: number[] };
     workspaces.recordSignIn({ appId: application.appId, keyId, name: application.displayName, result: String(code) });
@@ -186,6 +193,40 @@ function token(
       access_token: (api.isFor(resource) ? api.issue(app, resource) : tokens.issue(app, audience, tenant.id)).token,
     },
   };
+}
+
+/** https://learn.microsoft.com/entra/identity-platform/v2-oauth2-client-creds-grant-flow */
+const ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
+
+/** Messages of the codes for a token that no federated credential matches. */
+const FEDERATED_MESSAGES = { 700211: "issuer", 700212: "audience", 700213: "subject" };
+
+/**
+ * Returns the error with which a workload's token does not sign an application in. The simulated platforms of all issuers sign with the
+ * same keys, `control.workloadToken` issues their tokens.
+ */
+function assertionError(
+  tokens: Tokens,
+  directory: Directory,
+  application: AppRegistration | ApplicationRecord,
+  assertion: string,
+): ServiceResponse | undefined {
+  if ("clientSecret" in application)
+    return failure(401, "invalid_client", 7000218, "There is no federated credential.");
+  const claims = tokens.checkWorkload(assertion);
+  if (claims === "malformed") return failure(400, "invalid_request", 50027, "JWT token is invalid or malformed.");
+  if (claims === "signature")
+    return failure(401, "invalid_client", 5000611, "The signature of the client assertion is not valid.");
+  if (claims === "expired")
+    return failure(401, "invalid_client", 700024, "Client assertion is not within its valid time range.");
+  const code = directory.signInFederated(application, claims);
+  if (code === "accepted") return undefined;
+  return failure(
+    401,
+    "invalid_client",
+    code,
+    `No matching federated identity record found for presented assertion ${FEDERATED_MESSAGES[code]}.`,
+  );
 }
 
 /** Returns the error of an application of the service itself. Undefined if the secret is correct. */

@@ -20,6 +20,13 @@ export interface Claims {
   exp: number;
 }
 
+/** The claims of a workload's token that federated credentials name. */
+export interface WorkloadClaims {
+  issuer: string;
+  subject: string;
+  audience: string;
+}
+
 /** Why a token is not valid. */
 export type TokenProblem = "malformed" | "signature" | "expired" | "audience";
 
@@ -78,6 +85,26 @@ export class Tokens {
   sign(claims: Members): string {
     const key = this.#keys[0]!;
     return rs256({ typ: "JWT", kid: key.id, x5t: key.id }, claims, key);
+  }
+
+  /** Issues a token of a workload on any platform, such as GitHub Actions or Kubernetes. It is valid for ten minutes. */
+  workloadToken({ issuer, subject, audience }: WorkloadClaims, issuedAt = Date.now()): string {
+    const iat = Math.floor(issuedAt / 1000);
+    return this.sign({ iss: issuer, sub: subject, aud: audience, iat, nbf: iat, exp: iat + 600 });
+  }
+
+  /** Verifies a token of a workload. */
+  checkWorkload(token: string): WorkloadClaims | Exclude<TokenProblem, "audience"> {
+    let claims: Claims | TokenProblem;
+    try {
+      claims = this.#verify(token);
+    } catch {
+      return "malformed"; // The parts are no JSON.
+    }
+    if (typeof claims === "string") return claims === "audience" ? "malformed" : claims;
+    const { iss, aud, exp, sub } = claims as Claims & { sub?: unknown };
+    if (typeof sub !== "string" || typeof aud !== "string" || typeof iss !== "string") return "malformed";
+    return exp * 1000 <= Date.now() ? "expired" : { issuer: iss, subject: sub, audience: aud };
   }
 
   /** Starts to sign with a new key. Only the previous one of the older keys stays published. */

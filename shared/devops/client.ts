@@ -73,6 +73,12 @@ export interface DevopsClient {
   /** Replaces the whole connection, with the rules of `putVariableGroup`. */
   putConnection(connection: ServiceConnection, notAfter: number): Promise<ServiceConnection>;
   /**
+   * Converts a connection to another scheme of authentication: `WorkloadIdentityFederation`, or back to `ServicePrincipal`. With the
+   * rules of `putVariableGroup`.
+   * https://learn.microsoft.com/azure/devops/pipelines/release/configure-workload-identity#convert-multiple-azure-resource-manager-service-connections-with-a-script
+   */
+  convertConnection(connection: ServiceConnection, notAfter: number): Promise<ServiceConnection>;
+  /**
    * Makes DevOps sign in with the connection. Returns true if that succeeds.
    *
    * @throws {CloudFailure} unreachable if the sign-in service is busy or fails, which says nothing about the connection.
@@ -222,6 +228,13 @@ export function createDevopsClient(options: DevopsClientOptions): DevopsClient {
     putConnection: (connection, notAfter) =>
       requestOne(
         `/${endpoints}/${connection.id}?${API_VERSION}`,
+        { method: "PUT", body: connection, notAfter },
+        withoutRetries,
+      ),
+
+    convertConnection: (connection, notAfter) =>
+      requestOne(
+        `/${endpoints}/${connection.id}?operation=ConvertAuthenticationScheme&${API_VERSION}`,
         { method: "PUT", body: connection, notAfter },
         withoutRetries,
       ),

@@ -11,6 +11,7 @@ import type { Changed } from "./change-resource.ts";
 import { createDevopsClient, type DevopsClient } from "./client.ts";
 import { createConnectionProofs } from "./connection-proofs.ts";
 import { chosenProjects, testOrganization } from "./connection-test.ts";
+import { type ConnectionFederation, convertConnection, readFederation } from "./federation.ts";
 import { organizationAddress } from "./org-url.ts";
 import type { Project } from "./response-schemas.ts";
 import type { ConnectionLocation, ReplacedCredential, VariableLocation } from "./secret-locations.ts";
@@ -27,6 +28,7 @@ import { settingsView } from "./views.ts";
 
 export type { Changed } from "./change-resource.ts";
 export type { DevopsClient } from "./client.ts";
+export type { ConnectionFederation } from "./federation.ts";
 export type { Project, ServiceConnection, VariableGroup } from "./response-schemas.ts";
 
 /** The configured organization. Dependency discovery reads it, and rotations replace secrets in it. */
@@ -55,6 +57,10 @@ export interface DevopsOrganization {
   signsIn(location: ConnectionLocation, credential: ReplacedCredential): Promise<boolean | undefined>;
   /** Returns whether a rotation has written a client secret of the application into a connection. */
   wasWritten(location: ConnectionLocation, credential: ReplacedCredential): Promise<boolean>;
+  /** Returns how a connection signs in, its issuer and its subject: see `readFederation` in federation.ts. */
+  federation(location: ConnectionLocation, credential: ReplacedCredential): Promise<ConnectionFederation>;
+  /** Converts a connection to workload identity federation, or back: see `convertConnection` in federation.ts. */
+  convert(location: ConnectionLocation, credential: ReplacedCredential, to: "federation" | "secret"): Promise<void>;
   /** Returns why a connection does not sign in as the application: see `signInProblem` in service-connections.ts. */
   signInProblem(location: ConnectionLocation, credential: ReplacedCredential): Promise<string | undefined>;
 }
@@ -158,6 +164,9 @@ export function createDevops(deps: DevopsDependencies): Devops {
         wasWritten: (location, credential) => ownProofs.exists(location, credential),
         signInProblem: (location, credential) =>
           signInProblem({ client, proofs: ownProofs, resourceManagers }, location, credential),
+        federation: (location, credential) => readFederation(client, location, credential),
+        convert: (location, credential, to) =>
+          convertConnection({ client, resourceManagers }, location, credential, to),
         projects: async (signal) =>
           chosenProjects(await readAllPages(client.projects(signal)), settings.projectIds).projects,
       };

@@ -33,10 +33,10 @@ export function signInOf(connection: ServiceConnection): ConnectionSignIn | unde
 }
 
 /** Members that DevOps updates automatically. */
-const AUTOMATIC_MEMBERS = new Set(["isReady", "isOutdated", "operationStatus"]);
+export const AUTOMATIC_MEMBERS = new Set(["isReady", "isOutdated", "operationStatus"]);
 
 /** Needed for checks and changes of connections. */
-interface Connections {
+export interface Connections {
   client: DevopsClient;
   /** The only URLs that a connection may target. */
   resourceManagers: readonly string[];
@@ -129,15 +129,15 @@ export async function signInProblem(
   return (await client.testConnection(location.projectId, connection)) ? undefined : await unlessProven(NO_SIGN_IN);
 }
 
-const targetOf = (operation: string, { projectId, connectionId }: ConnectionLocation): CallTarget => ({
+export const targetOf = (operation: string, { projectId, connectionId }: ConnectionLocation): CallTarget => ({
   operation,
   resource: `service connection ${connectionId} of project ${projectId}`,
 });
 
-const belongsTo = (signIn: ConnectionSignIn | undefined, application: ReplacedCredential): boolean =>
+export const belongsTo = (signIn: ConnectionSignIn | undefined, application: ReplacedCredential): boolean =>
   signIn?.appId === application.appId && signIn.tenantId === application.tenantId;
 
-async function readConnection(
+export async function readConnection(
   client: DevopsClient,
   location: ConnectionLocation,
   target: CallTarget,
@@ -191,7 +191,7 @@ const ENVIRONMENTS = ["azurecloud", "azurechinacloud", "azureusgovernment"];
  * Returns whether the connection sends secrets only to Azure. False for Azure Stack, whose URLs, including the sign-in URL, the
  * creator of the connection chooses.
  */
-function isAzureAddress({ url, data }: ServiceConnection, resourceManagers: readonly string[]): boolean {
+export function isAzureAddress({ url, data }: ServiceConnection, resourceManagers: readonly string[]): boolean {
   if (!url || !URL.canParse(url) || !resourceManagers.includes(new URL(url).origin)) return false;
   const members = Object.entries(data ?? {}).map(([name, value]) => [name.toLowerCase(), value] as const);
   return members.every(

@@ -51,6 +51,7 @@ import { Policies } from "../rotation/policy.ts";
 import { Runs as KeyLinkRuns } from "../rotation/resource-keys/discovery-run.ts";
 import { Comparisons, KeyLinkPointers, KeyLinks } from "../rotation/resource-keys/links.ts";
 import * as rotation from "../rotation/rotation.ts";
+import { SecretlessPointers, SecretlessRuns } from "../rotation/secretless-run.ts";
 import { secretRows } from "../secrets/stored-secrets.ts";
 import { SettingsRow } from "../settings/settings.ts";
 import { Configuration, Logins } from "../sso/configuration.ts";
@@ -228,6 +229,8 @@ export const OTHER_ROWS: readonly StoredKind[] = [
   ...["a|*", "s|*", "p|*", "b|*"].map((key) => rows(rotation.RotationSummaries, "rotations", key)),
   rows(rotation.RotationPointers, "rotations", "h|*"),
   rows(rotation.RotationEvents, "rotations", "e|*"),
+  rows(SecretlessRuns, "secretless", "r|*"),
+  rows(SecretlessPointers, "secretless", "u|*"),
   rows(MatchRows, "app:*", "*"),
   rows(MatchPointers, "secrets", "*"),
   rows(KeyLinks, "keyLinks", "*"),

@@ -10,6 +10,9 @@ export const clientId = z
   .guid("must be a client id (a GUID)")
   .meta({ description: "Client ID of the application (`appId` in Entra)." });
 
+/** Path parameters of the endpoints of one application. */
+export const AppParams = z.object({ app_id: clientId });
+
 export const RotationMatch = z
   .object({
     vaultName: z.string(),

@@ -6,41 +6,24 @@ import type { VaultSecretsClients } from "../platform/azure/vault-secrets.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import { startHeartbeat } from "../platform/runs/heartbeat.ts";
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
-import { isConflict, undefinedIfChanged } from "../platform/storage/conflict.ts";
 import type { Row } from "../platform/storage/entity.ts";
 import { RowChanged, type Tables } from "../platform/storage/tables.ts";
-import { MINUTE_MS, SECOND_MS } from "../platform/time.ts";
+import { MINUTE_MS } from "../platform/time.ts";
 import type { ConsumersOfSecrets } from "./consumer.ts";
 import type { LoginServers } from "./database-logins/login-servers.ts";
 import type { LoginRegistrations } from "./database-logins/registrations.ts";
+import { withDirectoryLease } from "./directory-lease.ts";
 import type { InventoryUpdates } from "./inventory-updates.ts";
 import type { KeysClient } from "./resource-keys/keys-client.ts";
 import type { KeyLinkStore } from "./resource-keys/links.ts";
-import { ROTATIONS, type RotationRecord, WriterLeases } from "./rotation.ts";
+import type { RotationRecord } from "./rotation.ts";
 import type { RotationRows } from "./rows.ts";
 import type { SecretUsage } from "./secret-usage.ts";
-import { ContinueLater, LeaseLost } from "./step-errors.ts";
+import { LeaseLost } from "./step-errors.ts";
 import type { Matches } from "./targets.ts";
-
-/**
- * A worker has the lease of a rotation until it has not written the rotation for this time. It is then considered crashed. One
- * call to the cloud ends within 4 minutes, including its retries (`CALL_LIMITS`).
- */
-export const LEASE_MS = 5 * MINUTE_MS;
 
 /** Interval at which a worker renews the lease during work that makes several calls. */
 const HEARTBEAT_INTERVAL_MS = MINUTE_MS;
-
-/**
- * Minimum time between two changes of the tenant's applications. Microsoft Graph rejects two within 300 ms. Ages are whole
- * seconds, so an age of 2 means more than one second. https://learn.microsoft.com/graph/throttling-limits
- */
-const MIN_CHANGE_INTERVAL_MS = 2 * SECOND_MS;
-/**
- * Limits of the wait while another worker changes an application. A change takes a second or two, unless the worker crashed.
- */
-const BUSY_SECONDS = { minimum: 3, maximum: 30 };
-const LEASE_ROW = "tenant";
 
 /** Signs in once with a client secret of an application, on a new connection. Stores nothing. */
 export type SignIn = (appId: string, secret: string) => Promise<SignInOutcome>;
@@ -108,7 +91,7 @@ export function createStepContext(
   workerId: string,
   caller: Caller,
 ): StepContext {
-  const { tables, rows, clock, randomness } = deps;
+  const { rows, clock } = deps;
   let row = leased;
 
   async function save(change: (record: RotationRecord) => Partial<RotationRecord>): Promise<void> {
@@ -122,30 +105,6 @@ export function createStepContext(
         if (current?.working !== workerId) throw new LeaseLost();
         row = current;
       }
-    }
-  }
-
-  /** @returns A function that releases the lease. */
-  async function acquireDirectoryLease(): Promise<() => Promise<void>> {
-    const leaseRow = await tables.getWithAge(WriterLeases, ROTATIONS, LEASE_ROW);
-    if (leaseRow && leaseRow.row.owner !== "" && leaseRow.ageMs < LEASE_MS) {
-      // Waits about as long as the other worker has already held the lease, within the limits.
-      throw new ContinueLater(
-        Math.min(BUSY_SECONDS.maximum, Math.max(BUSY_SECONDS.minimum, Math.ceil(leaseRow.ageMs / SECOND_MS))),
-      );
-    }
-    if (leaseRow && leaseRow.row.owner === "" && leaseRow.ageMs < MIN_CHANGE_INTERVAL_MS)
-      throw new ContinueLater(MIN_CHANGE_INTERVAL_MS / SECOND_MS);
-    const leaseOf = (owner: string) => ({ owner, writeId: randomness.ulid(clock.now()) });
-    try {
-      const acquired =
-        leaseRow === undefined
-          ? await tables.insert(WriterLeases, ROTATIONS, LEASE_ROW, leaseOf(workerId))
-          : await tables.replace(WriterLeases, { ...leaseRow.row, ...leaseOf(workerId) });
-      return async () => void (await undefinedIfChanged(tables.replace(WriterLeases, { ...acquired, ...leaseOf("") })));
-    } catch (error) {
-      if (isConflict(error)) throw new ContinueLater(BUSY_SECONDS.minimum);
-      throw error;
     }
   }
 
@@ -166,13 +125,6 @@ export function createStepContext(
         await renewals.stop();
       }
     },
-    async withDirectoryLease<T>(write: () => Promise<T>) {
-      const releaseLease = await acquireDirectoryLease();
-      try {
-        return await write();
-      } finally {
-        await releaseLease();
-      }
-    },
+    withDirectoryLease: (write) => withDirectoryLease(deps, workerId, write),
   };
 }

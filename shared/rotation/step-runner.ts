@@ -4,6 +4,7 @@ import { Problem } from "../platform/http/problem.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import { RowChanged, StorageCorrupt } from "../platform/storage/tables.ts";
 import { HOUR_MS, SECOND_MS } from "../platform/time.ts";
+import { LEASE_MS } from "./directory-lease.ts";
 import { issuerOf } from "./issuers/issuers.ts";
 import { isTransientFailure } from "./problems.ts";
 import {
@@ -14,7 +15,7 @@ import {
   type RotationRecord,
   type StepName,
 } from "./rotation.ts";
-import { createStepContext, LEASE_MS, type StepContext, type StepDependencies } from "./step-context.ts";
+import { createStepContext, type StepContext, type StepDependencies } from "./step-context.ts";
 import { ContinueLater, LeaseLost, NeedsAttention, RollBack } from "./step-errors.ts";
 import { publishNext } from "./steps/publish.ts";
 import { refreshConsumers, restoreConsumers } from "./steps/refresh-consumers.ts";

@@ -113,6 +113,8 @@ export interface SecretReport {
 
 export interface SecretlessReport {
   appId: string;
+  objectId: string;
+  tenantId: string;
   displayName: string;
   /** Existing federated credentials. Undefined if they could not be read. */
   federatedCredentials: { readAt: string; items: { name: string; issuer: string; subject: string }[] } | undefined;

@@ -81,6 +81,8 @@ export function createSecretless(deps: {
       const sources = { found, matches: allMatches, isComplete, places, read, context };
       return {
         appId: app.appId,
+        objectId: app.objectId,
+        tenantId,
         displayName: app.displayName,
         federatedCredentials: federated,
         secrets: secrets.map((secret) => reportOf(secret, sources)),

@@ -35,6 +35,14 @@ const LOSSES: readonly Loss[] = [
       `Rotations of logins of databases that have not ended: ${count}. This build can't continue them. Finish or cancel them first.`,
   },
   {
+    table: "Rotations",
+    upTo: "b545d8e2",
+    isIn: ({ runId, credentials_json: credentials, endedAt }) =>
+      runId !== undefined && credentials !== undefined && endedAt === undefined,
+    line: (count) =>
+      `Replacements of client secrets that have not ended: ${count}. This build can't continue them. Roll them back first.`,
+  },
+  {
     table: "AlertRules",
     upTo: "b545d8e2",
     isIn: ({ alertType }) => alertType === "staleEndpoint",

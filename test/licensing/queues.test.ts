@@ -17,6 +17,7 @@ const STARTING_MESSAGES: Record<string, object[]> = {
   "key-rotations": [],
   "rotation-due": [{ appId: ID }],
   rotations: [],
+  "secretless-runs": [],
   "sync-configured": [{ provider: "aws" }],
   "sync-runs": [{ recordId: "01J00000000000000000000000" }],
 };

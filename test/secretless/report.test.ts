@@ -4,6 +4,7 @@ import { afterAll, beforeAll, expect, onTestFinished, test, vi } from "vitest";
 import { plantedCompany } from "../rotation/planted-credentials.ts";
 import { licence } from "../support/licence.ts";
 import { Service } from "../support/service.ts";
+import { createUsers } from "../support/users.ts";
 import { drawCompany } from "./drawn-company.ts";
 
 // Reports on client secrets, for a drawn company of 60 applications with known answers, over HTTP.
@@ -190,6 +191,63 @@ test("the secret of an application of another tenant is blocked, and a SAML sign
     }),
   ]);
   expect((await reportOf(SAML)).body).toMatchObject({ displayName: SAML, secrets: [] });
+});
+
+test("a run over HTTP: its plan, roles, refusals, steps and rollback", { timeout: 300_000 }, async () => {
+  const runOf = (scenario: string, position = 0) => {
+    const { name } = expected.filter((one) => one.scenario === scenario)[position]!;
+    return { appId: appIdOf(name), keyId: keyIdOf(name, "current"), path: `${APPS}/${appIdOf(name)}/secretless` };
+  };
+  // The site has no user-assigned identity, as Azure Resource Graph shows.
+  const site = runOf("webApp", 1);
+  const consumer = (await service.admin("GET", site.path)).body.secrets[0].consumers[0].id;
+  const subject = "33333333-3333-4333-8333-333333333333";
+  const wrong = await service.admin("POST", site.path, { keyId: site.keyId, replacements: [{ consumer, subject }] });
+  expect([wrong.status, wrong.body.detail]).toEqual([409, expect.stringContaining("user-assigned identities")]);
+  const missing = await service.admin("POST", site.path, { keyId: site.keyId, dryRun: true });
+  expect([missing.status, missing.body.code]).toEqual([400, "valueRequired"]);
+  const blocked = runOf("amazonCopy");
+  expect((await service.admin("POST", blocked.path, { keyId: blocked.keyId })).status).toBe(409);
+
+  const { appId, keyId, path } = runOf("automaticConnection");
+  await createUsers(service, [
+    { username: "operator", password: "correct-horse-operator", role: "operator" },
+    { username: "reader", password: "correct-horse-reader", role: "user" },
+  ]);
+  const as = async (username: string) => await service.signIn({ username, password: `correct-horse-${username}` });
+  const [operator, reader] = [await as("operator"), await as("reader")];
+  expect((await service.call("POST", path, { token: operator, body: { keyId } })).status).toBe(403);
+  const plan = await service.admin("POST", path, { keyId, idleDays: 2, dryRun: true });
+  expect([plan.status, plan.body.status, plan.body.runId]).toEqual([200, "planned", null]);
+  const other = await service.admin("POST", path, { keyId, idleDays: 2, plan: "0".repeat(64) });
+  expect([other.status, other.body.code]).toEqual([409, "conflict"]);
+  const started = await service.admin("POST", path, { keyId, idleDays: 2, plan: plan.body.plan });
+  expect([started.status, started.headers.get("location")]).toEqual([
+    201,
+    `/api/automation/rotation/secretless/${started.body.runId}`,
+  ]);
+  const RUN = `/api/automation/rotation/secretless/${started.body.runId}`;
+  const watched = async () => (await service.call("GET", RUN, { token: reader })).body;
+  await vi.waitUntil(async () => (await watched()).watch !== null, { timeout: 120_000, interval: 500 });
+  const run = await watched();
+  expect(run.connections).toEqual([expect.objectContaining({ automatic: true, state: "converted" })]);
+  expect(run.credentials[0]).toMatchObject({ state: "byDevops", proof: "connection", verified: true });
+  expect(run.watch.unconfirmed).toEqual(expect.arrayContaining(["userSignIns", "logGaps", "handMadeCopies"]));
+  expect((await service.admin("GET", `/api/automation/rotation/secretless?appId=${appId}`)).body.items).toHaveLength(1);
+  expect((await service.call("POST", `${RUN}/confirm`, { token: operator, body: { blindSpots: ["x"] } })).status).toBe(
+    403,
+  );
+  const few = await service.admin("POST", `${RUN}/confirm`, { blindSpots: ["userSignIns"] });
+  expect([few.status, few.body.blindSpots]).toEqual([409, expect.arrayContaining(["logGaps"])]);
+  expect((await service.call("POST", `${RUN}/rollback`, { token: reader, body: {} })).status).toBe(403);
+  expect((await service.call("POST", `${RUN}/rollback`, { token: operator })).status).toBe(409);
+  await service.call("POST", `${RUN}/rollback`, { token: operator, body: { force: true } });
+  await vi.waitUntil(async () => (await watched()).endedAt !== null, { timeout: 120_000, interval: 500 });
+  expect(await watched()).toMatchObject({ status: "rolledBack", connections: [{ state: "reverted" }] });
+  const entries = await service.listAll("/audit/entries");
+  const types = new Set(entries.map(({ eventType }) => eventType));
+  for (const type of ["started", "connectionConverted", "rolledBack", "connectionReverted"])
+    expect(types).toContain(`secretless.${type}`);
 });
 
 test("without permission to read applications, a report says what it could not read, and decides nothing", async () => {

@@ -147,6 +147,7 @@ const TIMERS = [
   "indexRotationMatches",
   "wakeRotations",
   "continueKeyRotations",
+  "wakeSecretlessRuns",
   "notifyOfChangedSettings",
   "purgeDueHistories",
   "refreshScope",

@@ -22,7 +22,8 @@ import { FailedMessageRows, LastDeliveries } from "../../shared/messages/failed-
 import { IDEMPOTENCY_KEYS, IdempotencyKeys } from "../../shared/platform/http/idempotency.ts";
 import { activeRuns, runKey } from "../../shared/platform/runs/run-store.ts";
 import { pack } from "../../shared/platform/storage/packed-members.ts";
-import type { Tables } from "../../shared/platform/storage/tables.ts";
+import { put, type Tables } from "../../shared/platform/storage/tables.ts";
+import { newestFirst } from "../../shared/platform/ulid.ts";
 import {
   DATABASE_LOGINS,
   DatabaseLogins,
@@ -42,6 +43,7 @@ import {
   linkKey,
 } from "../../shared/rotation/resource-keys/links.ts";
 import { ROTATIONS, RotationEvents, RotationPointers } from "../../shared/rotation/rotation.ts";
+import { RUNS, SecretlessPointers, SecretlessRuns } from "../../shared/rotation/secretless-run.ts";
 import { secretRows } from "../../shared/secrets/stored-secrets.ts";
 import { Configuration, Logins, SSO, UNCONFIGURED } from "../../shared/sso/configuration.ts";
 import { Request } from "../../shared/sso/sign-in-requests.ts";
@@ -213,6 +215,31 @@ async function plantAutomation(tables: Tables, vaultName: string): Promise<void>
   const event = { ...summary, requestedBy: "admin", createdAt: SINCE, needsConfirmation: false, at: SINCE };
   await tables.put(RotationEvents, ROTATIONS, `e|${ID}`, event);
   await tables.put(RotationPointers, ROTATIONS, `h|${ID}`, { rotationId: ID });
+  await tables.put(SecretlessPointers, RUNS, `u|${GUID}`, { runId: ID });
+  await tables.transaction(SecretlessRuns.table, RUNS, [
+    put(SecretlessRuns, `r|${newestFirst(ID)}`, {
+      runId: ID,
+      appId: GUID,
+      objectId: GUID,
+      tenantId: GUID,
+      appName: "One",
+      keyId: GUID,
+      idleDays: 35,
+      status: "needsAttention",
+      plan: "planted",
+      consumers: [],
+      credentials: [],
+      connections: [],
+      steps: [{ name: "check", status: "failed", attempts: 1 }],
+      notes: [],
+      requestedBy: "admin",
+      requestId: ID,
+      createdAt: SINCE,
+      dueAt: SINCE,
+      failures: 0,
+      writeId: ID,
+    }),
+  ]);
   const index = { contents: "planted", builtAt: SINCE, keys: pack([]) };
   await tables.put(VaultIndexes, "vaults", vaultName, index);
   await tables.put(Status, "status", "status", { at: SINCE, vaults: 1, waiting: 0 });

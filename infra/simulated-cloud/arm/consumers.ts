@@ -10,6 +10,7 @@ import { ConsumerValues, type SecretLocation, type UsedValues, type WorkingGap }
 import { ContainerApps, isContainerApp } from "./container-apps.ts";
 import { EncryptionKeys } from "./encryption-keys.ts";
 import { GRAPH_DEFAULTS, type GraphSettings } from "./graph-settings.ts";
+import type { StorageTransactions } from "./metrics-route.ts";
 import type { KeyValue, ResourceKeys } from "./resource-keys.ts";
 import type { ArmResource, ArmStore } from "./resource-store.ts";
 import { ScheduledReaders } from "./scheduled-readers.ts";
@@ -91,6 +92,11 @@ export class ConsumersControl {
   constructor(consumers: Consumers, parts: ControlParts) {
     this.#consumers = consumers;
     this.#parts = parts;
+  }
+
+  /** Records requests that a storage account answered, for its metric. */
+  addTransactions(id: string, transactions: Omit<StorageTransactions, "id">): void {
+    this.#parts.store.transactions.push({ id: id.toLowerCase(), ...transactions });
   }
 
   /** Lists all stored resources. Generated sites are not included. */

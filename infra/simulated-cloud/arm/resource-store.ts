@@ -6,6 +6,7 @@ import type { Vault } from "../vaults/vault.ts";
 import type { VaultStore } from "../vaults/vault-store.ts";
 import { generatedSite, generatedSiteIndex, SITES_IDENTITY } from "./generated-sites.ts";
 import { allPrincipalsOf, type ManagedIdentity, managedIdentity, userIdentity, userIdentityId } from "./identities.ts";
+import type { StorageTransactions } from "./metrics-route.ts";
 import { replacePlaceholders, vaultsInPlaceholders } from "./placeholders.ts";
 import { type ResourceType, resourceType } from "./resource-types.ts";
 import { VaultAccess } from "./vault-access.ts";
@@ -77,6 +78,8 @@ export class ArmStore {
   readonly access = new VaultAccess();
   /** All changes since the start, oldest first. */
   readonly changes: ArmChange[] = [];
+  /** Requests of storage accounts, for metrics. */
+  readonly transactions: StorageTransactions[] = [];
   readonly tenantId: string;
 
   constructor(company: Company, options: StoreOptions) {

@@ -4,6 +4,7 @@ import { webRoute } from "./app-service-routes.ts";
 import { appResource, appRoute } from "./container-app-routes.ts";
 import { isContainerApp } from "./container-apps.ts";
 import { keyRoute } from "./key-routes.ts";
+import { metricsRoute } from "./metrics-route.ts";
 import { operationRoute } from "./operation-route.ts";
 import { type ArmOptions, page, type Route } from "./request-context.ts";
 import { resourceGraphRoute } from "./resource-graph.ts";
@@ -32,7 +33,7 @@ export function resourcesRoute(options: ArmOptions, request: IncomingRequest): R
   // An odd number of segments (a type without a name at the end) is a list.
   if (length % 2 === 1) return parts.length === 0 && request.method === "GET" ? list(call, group) : undefined;
   if (group === undefined) return undefined;
-  const typeRoute = TYPE_ROUTES[type.noun]?.(call) ?? keyRoute(call);
+  const typeRoute = TYPE_ROUTES[type.noun]?.(call) ?? metricsRoute(call) ?? keyRoute(call);
   if (typeRoute !== undefined || parts.length > 0 || request.method !== "GET") return typeRoute;
   const route = {
     name: `arm.get${type.noun}`,

@@ -25,7 +25,7 @@ export interface CompanyApplication {
   signIn?: "enabled" | "disabled" | "none" | "blocked";
   secrets?: CompanyApplicationSecret[];
   certificates?: { name: string; expiresInDays: number; createdDaysAgo?: number }[];
-  federated?: { name: string; issuer: string; subject: string }[];
+  federated?: { name: string; issuer: string; subject: string; audience?: string }[];
   /** The registration is in another tenant. This tenant has only a service principal, which has the secrets. Default false. */
   otherTenant?: boolean;
   /** The service principal signs SAML responses with a certificate of its own. */

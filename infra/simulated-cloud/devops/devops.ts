@@ -1,6 +1,8 @@
 import type { Directory } from "../graph/directory.ts";
+import { type ApplicationRecord, DEFAULT_AUDIENCE, newKeyId } from "../graph/records.ts";
 import { type IncomingRequest, jsonObject, type Operation, type Service, type ServiceResponse } from "../http.ts";
 import { bearerToken, type Claims, type Tokens } from "../tokens.ts";
+import { guidFrom } from "../vaults/identifiers.ts";
 import {
   ANONYMOUS,
   denied,
@@ -167,7 +169,9 @@ export class Devops {
       case "project GET serviceendpoint/endpoints/ID":
         return ["getConnection", inProject((one) => this.#connection(one, id!))];
       case "PUT serviceendpoint/endpoints/ID":
-        return ["putConnection", () => this.#putConnection(id!, request)];
+        return query.get("operation") === "ConvertAuthenticationScheme"
+          ? ["convertConnection", () => this.#convertConnection(id!, request)]
+          : ["putConnection", () => this.#putConnection(id!, request)];
       case "project POST serviceendpoint/endpointproxy":
         return ["testConnection", inProject((one) => this.#testConnection(one, request))];
       default:
@@ -297,6 +301,8 @@ export class Devops {
       return invalid("serviceEndpointProjectReferences is missing.");
     }
     const secrets = Object.entries(body.authorization.parameters).filter(([name]) => MASKED.has(name.toLowerCase()));
+    if (body.authorization.scheme !== connection.authorization.scheme)
+      return invalid("The scheme of a service connection can't be changed by an update.");
     if (connection.data.creationMode === "Automatic" && secrets.some(([, value]) => value !== null)) {
       return invalid("A service connection that was created automatically takes no key.");
     }
@@ -317,6 +323,67 @@ export class Devops {
     return { status: 200, body: answer };
   }
 
+  /**
+   * Converts a connection to workload identity federation, or back. Azure DevOps adds the federated credential only for a connection
+   * that it created, and keeps the secret of such a connection for seven days.
+   * https://learn.microsoft.com/azure/devops/pipelines/release/configure-workload-identity
+   */
+  #convertConnection(id: string, request: IncomingRequest): ServiceResponse {
+    this.#runConcurrentChange("beforeWrite", id);
+    const connection = this.organization.connections.get(id.toLowerCase());
+    if (!connection) return missing("The service connection");
+    if (connection.projects.some(({ id: one }) => this.organization.project(one)?.rights !== "manage")) return denied();
+    const body = jsonObject(request) as unknown as Connection & { serviceEndpointProjectReferences?: unknown[] };
+    const scheme = body?.authorization?.scheme;
+    if (!Array.isArray(body?.serviceEndpointProjectReferences) || body.serviceEndpointProjectReferences.length === 0)
+      return invalid("serviceEndpointProjectReferences is missing.");
+    if (scheme === connection.authorization.scheme) return invalid(`The connection has the scheme ${scheme} already.`);
+    if (connection.data.creationMode !== "Automatic")
+      return invalid("Azure DevOps can't change the credentials of an application that it did not create.");
+    if (scheme === "WorkloadIdentityFederation") this.federate(connection);
+    else if (scheme === "ServicePrincipal") {
+      const deadline = Date.parse(connection.data.revertSchemeDeadline ?? "");
+      if (!(this.#parts.directory.clock.now() < deadline)) return invalid("The secret is kept for seven days only.");
+      connection.authorization = { ...connection.authorization, scheme };
+      delete connection.data.revertSchemeDeadline;
+    } else return invalid(`The scheme ${scheme} is not supported.`);
+    const answer = connectionJson(connection);
+    this.#runConcurrentChange("afterWrite", id);
+    return { status: 200, body: answer };
+  }
+
+  /**
+   * Converts a connection as Azure DevOps does.
+   * @param hasCredential - Whether the application already has the federated credential: a person adds it for a manual connection.
+   */
+  federate(connection: Connection, hasCredential = false): void {
+    const { directory } = this.#parts;
+    const claims = this.federationOf(connection);
+    connection.authorization = {
+      scheme: "WorkloadIdentityFederation",
+      parameters: {
+        ...connection.authorization.parameters,
+        workloadIdentityFederationIssuer: claims.issuer,
+        workloadIdentityFederationSubject: claims.subject,
+      },
+    };
+    const deadline = new Date(directory.clock.now() + 7 * 86_400_000).toISOString();
+    connection.data = { ...connection.data, revertSchemeDeadline: deadline };
+    const application = directory.currentState(parameter(connection, "serviceprincipalid") ?? "");
+    if (hasCredential || application === undefined) return;
+    const others = application.federated.filter(({ name }) => name !== connection.id);
+    const { issuer, subject } = claims;
+    directory.put({ ...application, federated: [...others, { id: newKeyId(), name: connection.id, issuer, subject }] });
+  }
+
+  /** Returns the issuer and the subject that Azure DevOps shows for a connection. */
+  federationOf({ name, projects }: Connection): { issuer: string; subject: string } {
+    return {
+      issuer: `https://vstoken.dev.azure.com/${guidFrom(this.organization.name)}`,
+      subject: `sc://${this.organization.name}/${projects[0]!.name}/${name}`,
+    };
+  }
+
   /** Tests a connection as the portal does: signs in with the stored credential. */
   #testConnection(project: Project, request: IncomingRequest): ServiceResponse {
     const connection = this.#connectionOf(project, request.query.get("endpointId") ?? "");
@@ -326,9 +393,7 @@ export class Devops {
     const appId = parameter(connection, "serviceprincipalid");
     const application = appId ? this.#parts.directory.currentState(appId) : undefined;
     // `accepted`, or an AADSTS code: 700016 is an unknown application.
-    const outcome = application
-      ? this.#parts.directory.signIn(application, parameter(connection, "serviceprincipalkey") ?? "")
-      : 700016;
+    const outcome = application ? this.#signIn(connection, application) : 700016;
     const failedTest = {
       statusCode: "unauthorized",
       result: null,
@@ -336,6 +401,17 @@ export class Devops {
     };
     const answer = outcome === "accepted" ? { statusCode: "ok", result: [], errorMessage: "" } : failedTest;
     return { status: 200, body: { ...answer, activityId: "5f1c1c62-26c7-4c4e-9d43-0a2f1b8a2f11" } };
+  }
+
+  #signIn(connection: Connection, application: ApplicationRecord) {
+    const { directory } = this.#parts;
+    if (connection.authorization.scheme !== "WorkloadIdentityFederation")
+      return directory.signIn(application, parameter(connection, "serviceprincipalkey") ?? "");
+    return directory.signInFederated(application, {
+      issuer: parameter(connection, "workloadidentityfederationissuer") ?? "",
+      subject: parameter(connection, "workloadidentityfederationsubject") ?? "",
+      audience: DEFAULT_AUDIENCE,
+    });
   }
 
   #runConcurrentChange(when: ConcurrentChangeTime, id: string): void {

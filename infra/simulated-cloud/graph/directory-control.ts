@@ -83,6 +83,16 @@ export class DirectoryControl {
     return [...removed, ...secrets].sort((a, b) => a.madeAt - b.madeAt).map(toSummary);
   }
 
+  /** Lists the federated credentials of an application. */
+  federatedCredentials(id: string): ApplicationRecord["federated"] {
+    return this.#application(id).federated;
+  }
+
+  /** Returns whether a workload's token with these claims signs the application in now. */
+  signsInFederated(id: string, claims: { issuer: string; subject: string; audience: string }): boolean {
+    return this.#directory.signInFederated(this.#application(id), claims) === "accepted";
+  }
+
   /** Adds a secret as another client. Days count from now. */
   addSecret(id: string, secret: { name: string; expiresInDays: number }): { keyId: string; value: string } {
     const startsOn = this.#directory.clock.seconds();

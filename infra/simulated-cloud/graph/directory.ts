@@ -2,7 +2,7 @@ import { randomBytes, timingSafeEqual } from "node:crypto";
 import type { CloudClock } from "../clock.ts";
 import { type CompanyApplication, type PasswordPolicy, secretText } from "../company/applications.ts";
 import type { Principal } from "../tokens.ts";
-import { type ApplicationRecord, applicationFrom, newKeyId, type SecretRecord } from "./records.ts";
+import { type ApplicationRecord, applicationFrom, DEFAULT_AUDIENCE, newKeyId, type SecretRecord } from "./records.ts";
 
 /**
  * Settings of the directory, which the control API can change: behavior that differs in Entra, and the service's permissions.
@@ -275,6 +275,23 @@ export class Directory {
     if (successes.length >= STABLE_AFTER.count && now - successes[0]! >= STABLE_AFTER.milliseconds)
       secret.settlesAt = now;
     return true;
+  }
+
+  /**
+   * Checks the claims of a workload's token for one sign-in, with upper and lower case. Returns Entra's error code if no federated
+   * credential matches: 700211 for the issuer, 700213 for the subject, 700212 for the audience.
+   */
+  signInFederated(
+    application: ApplicationRecord,
+    { issuer, subject, audience }: { issuer: string; subject: string; audience: string },
+  ): "accepted" | 700211 | 700212 | 700213 {
+    const now = this.clock.now();
+    const known = application.federated.filter(({ worksFrom = 0 }) => worksFrom <= now);
+    const ofIssuer = known.filter((one) => one.issuer === issuer);
+    if (ofIssuer.length === 0) return 700211;
+    const ofSubject = ofIssuer.filter((one) => one.subject === subject);
+    if (ofSubject.length === 0) return 700213;
+    return ofSubject.some((one) => (one.audience ?? DEFAULT_AUDIENCE) === audience) ? "accepted" : 700212;
   }
 
   #change(change: DirectoryChange): void {

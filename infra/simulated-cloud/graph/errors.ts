@@ -58,6 +58,10 @@ export const policyViolation = {
     ),
 };
 
+/** Observed for a federated credential whose issuer and subject, or whose name, the application has already. */
+export const duplicateFederated = (what: string): ServiceResponse =>
+  failure(409, "Request_MultipleObjectsWithSameKeyValue", `FederatedIdentityCredential with ${what} already exists.`);
+
 export const tooLarge = (): ServiceResponse =>
   failure(
     400,

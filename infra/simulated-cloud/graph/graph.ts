@@ -8,7 +8,7 @@ import type { GraphCall } from "./read-operations.ts";
 import * as reads from "./read-operations.ts";
 import type { ApplicationRecord } from "./records.ts";
 import type { Tenant, Tenants } from "./tenants.ts";
-import { addPassword, removePassword } from "./write-operations.ts";
+import { addPassword, putFederatedCredential, removeFederatedCredential, removePassword } from "./write-operations.ts";
 
 // The simulated Microsoft Graph: routes requests for applications, service principals and tenant data, and checks
 // permissions.
@@ -124,12 +124,13 @@ function betaRouteOf({ method, segments }: IncomingRequest, tenants: Tenants): R
  * `applications(appId='…')`. An object ID or an action follows, or both.
  */
 function routeOf({ method, segments, query }: IncomingRequest): Route {
-  const [, set = "", second, third, ...more] = segments;
+  const [, set = "", second, third, fourth, ...more] = segments;
   const unknown: Route = {
     name: "unknown",
     answer: () => failure(400, "BadRequest", `Resource not found for the segment '${set}'.`),
   };
   if (more.length > 0) return unknown;
+  if (fourth !== undefined && third !== "federatedIdentityCredentials") return unknown;
   const hasId = set === "applications" && second !== undefined;
   const id = /^applications(\(appId='[^']*'\))$/.exec(set)?.[1] ?? (hasId ? second : undefined);
   const action = hasId ? third : second;
@@ -181,6 +182,13 @@ function routeOf({ method, segments, query }: IncomingRequest): Route {
         const application = reads.find(call, id);
         return "status" in application ? application : answer(call, application);
       };
+    const named = /^federatedIdentityCredentials\(name='([^']*)'\)$/.exec(action ?? "")?.[1];
+    if (named !== undefined)
+      return onlyMethod("PATCH", {
+        name: "graph.putFederatedCredential",
+        id,
+        answer: (call) => putFederatedCredential(call, id, named),
+      });
     switch (action) {
       case undefined:
         return onlyMethod("GET", {
@@ -197,6 +205,12 @@ function routeOf({ method, segments, query }: IncomingRequest): Route {
           answer: withApplication(reads.owners),
         });
       case "federatedIdentityCredentials": {
+        if (fourth !== undefined)
+          return onlyMethod("DELETE", {
+            name: "graph.removeFederatedCredential",
+            id,
+            answer: (call) => removeFederatedCredential(call, id, fourth),
+          });
         const answer = withApplication(reads.federatedCredentials);
         return onlyMethod("GET", { name: "graph.listFederatedCredentials", permissions: READ_PERMISSIONS, id, answer });
       }

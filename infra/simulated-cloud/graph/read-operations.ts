@@ -18,7 +18,7 @@ import {
   topOf,
 } from "./odata.ts";
 import { assignedPolicyJson } from "./policies.ts";
-import type { ApplicationRecord } from "./records.ts";
+import { type ApplicationRecord, DEFAULT_AUDIENCE } from "./records.ts";
 import { identityProviderJson, type Tenant, type Tenants } from "./tenants.ts";
 
 /** Arguments of every Graph operation. */
@@ -162,8 +162,8 @@ function ownersIn({ directory, permissions }: GraphCall, application: Applicatio
 /** Lists the federated identity credentials of an application. */
 export function federatedCredentials(call: GraphCall, application: ApplicationRecord): ServiceResponse {
   optionsOf(call.request, ["$select", "$top"]);
-  const value = application.federated.map((credential) => {
-    return { ...credential, audiences: ["api://AzureADTokenExchange"], description: null };
+  const value = application.federated.map(({ id, name, issuer, subject, audience = DEFAULT_AUDIENCE }) => {
+    return { id, name, issuer, subject, audiences: [audience], description: null };
   });
   const set = `applications('${application.objectId}')/federatedIdentityCredentials`;
   return { status: 200, body: { ...context(call, set), value } };

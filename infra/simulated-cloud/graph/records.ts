@@ -65,13 +65,26 @@ export interface ApplicationRecord {
   removed: SecretRecord[];
   keys: KeyRecord[];
   samlKeys: KeyRecord[];
-  federated: { id: string; name: string; issuer: string; subject: string }[];
+  federated: FederatedRecord[];
   /** The registration is in another tenant, so only the service principal is listed. */
   otherTenant?: boolean;
   policy?: PasswordPolicy;
   notes?: string;
   tags: string[];
 }
+
+export interface FederatedRecord {
+  id: string;
+  name: string;
+  issuer: string;
+  subject: string;
+  /** Default: the audience of the public cloud. */
+  audience?: string;
+  /** Unix milliseconds from which sign-ins know it. Default: always. */
+  worksFrom?: number;
+}
+
+export const DEFAULT_AUDIENCE = "api://AzureADTokenExchange";
 
 const DAY_SECONDS = 86_400;
 

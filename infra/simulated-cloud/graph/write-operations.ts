@@ -1,11 +1,20 @@
 // Write operations of the simulated Microsoft Graph: add and remove client secrets.
 
 import { type IncomingRequest, jsonObject, type ServiceResponse } from "../http.ts";
-import { badRequest, concurrent, denied, notFound, policyViolation, tooLarge, tooManySecrets } from "./errors.ts";
+import {
+  badRequest,
+  concurrent,
+  denied,
+  duplicateFederated,
+  notFound,
+  policyViolation,
+  tooLarge,
+  tooManySecrets,
+} from "./errors.ts";
 import { ownersOf, passwordJson } from "./json.ts";
 import { violatedRestriction } from "./policies.ts";
 import { find, type GraphCall } from "./read-operations.ts";
-import type { ApplicationRecord } from "./records.ts";
+import { type ApplicationRecord, newKeyId } from "./records.ts";
 
 const DAY_SECONDS = 86_400;
 
@@ -52,6 +61,56 @@ export function removePassword(call: GraphCall, id: string): ServiceResponse {
   if (!replicaHasSecret || !call.directory.removeSecret(application, keyId.toLowerCase())) {
     return badRequest(`No password credential found with keyId.`);
   }
+  return { status: 204 };
+}
+
+/** https://learn.microsoft.com/graph/api/resources/federatedidentitycredential */
+const MAX_FEDERATED = 20;
+const MAX_CLAIM_LENGTH = 600;
+const FEDERATED_NAME = /^[a-zA-Z0-9][a-zA-Z0-9_-]{2,119}$/;
+
+/**
+ * Adds or updates a federated credential by its name: https://learn.microsoft.com/graph/api/federatedidentitycredential-upsert. Without
+ * the header `Prefer: create-if-missing`, only updates.
+ */
+export function putFederatedCredential(call: GraphCall, id: string, name: string): ServiceResponse {
+  const application = writableApplication(call, id);
+  if ("status" in application) return application;
+  const body = jsonObject(call.request);
+  const { issuer, subject, audiences, description: _, ...otherMembers } = body ?? {};
+  const [unknown] = Object.keys(otherMembers);
+  if (unknown !== undefined) return badRequest(`Property '${unknown}' does not exist as a declared property.`);
+  const isClaim = (value: unknown): value is string =>
+    typeof value === "string" && value.length > 0 && value.length <= MAX_CLAIM_LENGTH;
+  if (!isClaim(issuer) || !URL.canParse(issuer)) return badRequest("Invalid value specified for property 'issuer'.");
+  if (!isClaim(subject)) return badRequest("Invalid value specified for property 'subject'.");
+  if (!Array.isArray(audiences) || audiences.length !== 1 || !isClaim(audiences[0]))
+    return badRequest("Invalid value specified for property 'audiences'.");
+  if (!FEDERATED_NAME.test(name)) return badRequest("Invalid value specified for property 'name'.");
+  const existing = application.federated.find((one) => one.name === name);
+  if (existing === undefined && call.request.headers.prefer !== "create-if-missing") return notFound(name);
+  const others = application.federated.filter((one) => one !== existing);
+  if (others.some((one) => one.issuer === issuer && one.subject === subject))
+    return duplicateFederated(`issuer ${issuer} and subject ${subject}`);
+  if (others.length >= MAX_FEDERATED)
+    return badRequest(`Only a maximum of ${MAX_FEDERATED} FederatedIdentityCredentials are allowed.`);
+  const worksFrom = call.directory.clock.now() + call.directory.settings.signInDelaySeconds * 1000;
+  const credential = { id: existing?.id ?? newKeyId(), name, issuer, subject, audience: audiences[0], worksFrom };
+  call.directory.put({ ...application, federated: [...others, credential] });
+  if (existing !== undefined) return { status: 204 };
+  const context = `${call.origin}/v1.0/$metadata#applications('${application.objectId}')/federatedIdentityCredentials/$entity`;
+  const { id: newId } = credential;
+  const created = { id: newId, name, issuer, subject, audiences, description: null };
+  return { status: 201, body: { "@odata.context": context, ...created } };
+}
+
+/** Removes a federated credential: https://learn.microsoft.com/graph/api/federatedidentitycredential-delete */
+export function removeFederatedCredential(call: GraphCall, id: string, federatedId: string): ServiceResponse {
+  const application = writableApplication(call, id);
+  if ("status" in application) return application;
+  const remaining = application.federated.filter((one) => one.id !== federatedId && one.name !== federatedId);
+  if (remaining.length === application.federated.length) return notFound(federatedId);
+  call.directory.put({ ...application, federated: remaining });
   return { status: 204 };
 }
 

@@ -55,9 +55,10 @@ export interface Route {
   target: CallTarget;
   /**
    * Schema of a successful response with status 200. `nothing`: success is 204, without a body. `accepted`: success is 200, 202
-   * or 204, and the body is not checked. `parsedByClient`: success is 200, and the SDK client parses the body.
+   * or 204, and the body is not checked. `upserted`: success is 201 (created) or 204 (updated), and the body is not read.
+   * `parsedByClient`: success is 200, and the SDK client parses the body.
    */
-  answer: z.ZodType | "nothing" | "accepted" | "parsedByClient";
+  answer: z.ZodType | "nothing" | "accepted" | "upserted" | "parsedByClient";
   /**
    * True if the response is a page of a list. A link to a page that was read before, or more than `MAX_PAGES` pages, fail the
    * call.
@@ -154,7 +155,7 @@ const commonHeaders = loadOnce(async (): Promise<Record<string, string>> => {
 
 /** A request without an SDK client, for `createSender`. */
 export interface SentRequest {
-  method?: "GET" | "POST" | "PUT" | "PATCH";
+  method?: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
   url: string;
   /** Sent as JSON. */
   body?: object | undefined;
@@ -315,9 +316,8 @@ function readResponse(
   if (!successOf(answer).includes(status)) {
     throw failureOf?.(received, target) ?? failureOfAnswer(received, target);
   }
-  if (answer === "nothing" || answer === "parsedByClient" || (answer === "accepted" && received.body === "")) {
-    return undefined;
-  }
+  if (answer === "nothing" || answer === "upserted" || answer === "parsedByClient") return undefined;
+  if (answer === "accepted" && received.body === "") return undefined;
   let json: unknown;
   try {
     json = JSON.parse(received.body);
@@ -342,6 +342,7 @@ function readResponse(
 
 function successOf(answer: Route["answer"]): readonly number[] {
   if (answer === "nothing") return [204];
+  if (answer === "upserted") return [201, 204];
   return answer === "accepted" ? [200, 202, 204] : [200];
 }
 

@@ -66,7 +66,13 @@ const idAlone = z
   .refine((entry) => Object.keys(entry).every((name) => name === "id" || name.startsWith("@odata.")));
 const removed = z.object({ id: guid, "@removed": z.object({}) });
 const changes = z.union([removed, application]);
-const federated = z.object({ id: guid, name: z.string(), issuer: z.string(), subject: z.string() });
+const federated = z.object({
+  id: guid,
+  name: z.string(),
+  issuer: z.string(),
+  subject: z.string(),
+  audiences: z.array(z.string()),
+});
 
 const organization = z.object({
   id: guid,
@@ -153,6 +159,14 @@ const ROUTES: [path: RegExp, route: Route][] = [
   [
     new RegExp(`^${APPLICATION_PATH}/federatedIdentityCredentials$`),
     { ...listOf(federated), target: target("list an application's federated credentials", READ) },
+  ],
+  [
+    new RegExp(`^${APPLICATION_PATH}/federatedIdentityCredentials\\(name='[^']*'\\)$`),
+    { answer: "upserted", target: target("add a federated credential", WRITE) },
+  ],
+  [
+    new RegExp(`^${APPLICATION_PATH}/federatedIdentityCredentials/[0-9a-f-]{36}$`),
+    { answer: "nothing", target: target("remove a federated credential", WRITE) },
   ],
   // Calls of this path select different members, so only the ID is checked here, and `requireDocumented` checks the others.
   [new RegExp(`^${APPLICATION_PATH}$`), { answer: z.object({ id: guid }), target: READ_ONE }],

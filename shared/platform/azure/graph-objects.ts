@@ -59,6 +59,7 @@ export interface FederatedCredential {
   name: string;
   issuer: string;
   subject: string;
+  audiences: string[];
 }
 
 /** Changes since a delta link. */

@@ -1,5 +1,5 @@
 import { systemRandomness } from "../runtime.ts";
-import { CALL_LIMITS, type CallLimits, createSender } from "./calls.ts";
+import { CALL_LIMITS, type CallLimits, createSender, type SentRequest } from "./calls.ts";
 import { CloudFailure, unlessMissing } from "./failure.ts";
 import {
   type GraphPage,
@@ -33,7 +33,14 @@ import type {
 import type { Identity } from "./identity.ts";
 import type { CloudServices } from "./key-vault.ts";
 
-export type { GraphApplication, IdentityProvider, KeySet, Organization, PasswordCredential } from "./graph-objects.ts";
+export type {
+  FederatedCredential,
+  GraphApplication,
+  IdentityProvider,
+  KeySet,
+  Organization,
+  PasswordCredential,
+} from "./graph-objects.ts";
 
 /**
  * Client of Microsoft Graph for applications and their credentials. The methods throw `CloudFailure`, with the code `timedOut`
@@ -59,6 +66,15 @@ export interface Graph {
   ): Promise<GraphApplication | undefined>;
   owners(objectId: string, signal?: AbortSignal): Promise<DirectoryOwner[]>;
   federatedCredentials(objectId: string, signal?: AbortSignal): Promise<FederatedCredential[]>;
+  /**
+   * Adds a federated credential, or updates the one of this name. So a repeat after a lost response adds no second one.
+   * https://learn.microsoft.com/graph/api/federatedidentitycredential-upsert
+   *
+   * @throws {CloudFailure} if the application has another one with this issuer and subject, or the maximum number.
+   */
+  putFederatedCredential(objectId: string, credential: Omit<FederatedCredential, "id">): Promise<void>;
+  /** Removes a federated credential by its ID. */
+  removeFederatedCredential(objectId: string, id: string): Promise<"removed" | "absent">;
   /**
    * Lists the object IDs of all applications with federated credentials. Azure AD B2C does not support this query:
    * https://learn.microsoft.com/graph/aad-advanced-queries
@@ -138,12 +154,14 @@ export function createGraph({
       },
       "client-request-id",
     );
-    return (url: string, body?: object): Promise<unknown> => {
+    return (url: string, body?: object, method: SentRequest["method"] = body ? "POST" : "GET"): Promise<unknown> => {
       // Queries with `$count` need this header. It allows results from an index that can be slightly outdated.
-      const headers: Record<string, string> = new URL(url).searchParams.has("$count")
-        ? { ConsistencyLevel: "eventual" }
-        : {};
-      return send({ method: body ? "POST" : "GET", url, body, headers });
+      const headers: Record<string, string> = {
+        ...(new URL(url).searchParams.has("$count") && { ConsistencyLevel: "eventual" }),
+        // Without this header, the request only updates an existing object.
+        ...(method === "PATCH" && { Prefer: "create-if-missing" }),
+      };
+      return send({ method, url, body, headers });
     };
   }
 
@@ -210,6 +228,19 @@ export function createGraph({
 
     async federatedCredentials(objectId, signal) {
       return collectEntries(`${applicationUrl(objectId)}/federatedIdentityCredentials`, readFederated, signal);
+    },
+
+    async putFederatedCredential(objectId, { name, ...credential }) {
+      const send = await sender(undefined, { totalWaitMs: WRITE_WAIT_MS });
+      const url = `${applicationUrl(objectId)}/federatedIdentityCredentials(name='${encodeURIComponent(name)}')`;
+      await send(url, credential, "PATCH");
+    },
+
+    async removeFederatedCredential(objectId, id) {
+      const send = await sender(undefined, { totalWaitMs: WRITE_WAIT_MS });
+      const url = `${applicationUrl(objectId)}/federatedIdentityCredentials/${encodeURIComponent(id)}`;
+      const removed = await unlessMissing(send(url, undefined, "DELETE").then(() => "removed" as const));
+      return removed ?? "absent";
     },
 
     async *federatedApplications(signal) {

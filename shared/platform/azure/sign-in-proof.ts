@@ -48,6 +48,40 @@ export function createSignInProof(config: Pick<Config, "cloud">): ProveSignIn {
   };
 }
 
+/**
+ * Result of one exchange of a workload's token for a token of the application. `notTrusted`: no federated credential of the
+ * application matches the token, or the server that responded does not know the credential yet. `rejected`: the token itself is not
+ * valid.
+ */
+export type ExchangeOutcome = { kind: "accepted" | "notTrusted" | "unclear" } | { kind: "rejected"; code: number };
+
+/** Exchanges a workload's token for one of the application, by one request on a new connection. Discards both tokens. */
+export type ProveExchange = (appId: string, assertion: string, tenantId: string) => Promise<ExchangeOutcome>;
+
+/**
+ * No federated credential matches the issuer (700211), the audience (700212) or the subject (700213) of the token. 70021: the code of
+ * earlier versions.
+ */
+const NOT_TRUSTED = new Set([70021, 700211, 700212, 700213]);
+
+/** Creates the function that proves federated credentials. It neither logs nor stores a token. */
+export function createExchangeProof(config: Pick<Config, "cloud">): ProveExchange {
+  return async (clientId, clientAssertion, tenantId) => {
+    try {
+      const { status, body } = await requestToken(config, { tenantId, clientId, clientAssertion });
+      if (status === 200) return { kind: tokenAnswer.safeParse(body).success ? "accepted" : "unclear" };
+      const code = errorAnswer.safeParse(body).data?.error_codes[0];
+      if (code === undefined || status >= 500 || status === 429) return { kind: "unclear" };
+      if (AFTER_AUTHENTICATION.has(code)) return { kind: "accepted" };
+      return NOT_TRUSTED.has(code) ? { kind: "notTrusted" } : { kind: "rejected", code };
+    } catch (error) {
+      if (error instanceof Error && ["RestError", "AbortError", "TimeoutError"].includes(error.name))
+        return { kind: "unclear" };
+      throw error;
+    }
+  };
+}
+
 /** Evaluates the status and the error code, not the text, which Microsoft can change. */
 function outcomeOf(status: number, json: unknown): SignInOutcome {
   if (status === 200) return { kind: tokenAnswer.safeParse(json).success ? "accepted" : "unclear" };

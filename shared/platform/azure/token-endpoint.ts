@@ -8,6 +8,17 @@ export interface Registration {
   clientSecret: string;
 }
 
+/** An application that signs in with a token that another issuer gave its workload. */
+export interface FederatedSignIn {
+  tenantId: string;
+  clientId: string;
+  /** The token of the workload. */
+  clientAssertion: string;
+}
+
+/** https://learn.microsoft.com/entra/identity-platform/v2-oauth2-client-creds-grant-flow#third-case-access-token-request-with-a-federated-credential */
+const ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
+
 /** Maximum duration of one token request in milliseconds. */
 const TIMEOUT_MS = 30_000;
 
@@ -31,7 +42,7 @@ export const SIGN_IN_FAILURES: Readonly<Record<number, string>> = {
  */
 export async function requestToken(
   { cloud: { authorityHost, graph } }: Pick<Config, "cloud">,
-  { tenantId, clientId, clientSecret }: Registration,
+  { tenantId, clientId, ...credential }: Registration | FederatedSignIn,
 ): Promise<{ status: number; body: unknown; header(name: string): string | undefined }> {
   const { createDefaultHttpClient, createHttpHeaders, createPipelineRequest } = await import(
     "@azure/core-rest-pipeline"
@@ -39,7 +50,9 @@ export async function requestToken(
   const form = new URLSearchParams({
     grant_type: "client_credentials",
     client_id: clientId,
-    client_secret: clientSecret,
+    ...("clientSecret" in credential
+      ? { client_secret: credential.clientSecret }
+      : { client_assertion_type: ASSERTION_TYPE, client_assertion: credential.clientAssertion }),
     scope: `${graph}/.default`,
   });
   const request = createPipelineRequest({

@@ -70,7 +70,7 @@ function Application({ appId }: { appId: string }) {
             <Card title="Replacement of client secrets">
               <Text>
                 Whether the known consumers of each client secret can sign in with a managed identity or a federated
-                credential instead. This is a report: the service replaces no secret by itself.
+                credential instead. The report changes nothing.
               </Text>
               <Secretless appId={appId} />
             </Card>

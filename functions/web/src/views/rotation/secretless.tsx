@@ -8,6 +8,7 @@ import { Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
 import { counted } from "../../parts/plural.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
+import { Replacements, ReplaceSecret } from "./replace-secret.tsx";
 
 type Secret = Schemas["Secretless"]["secrets"][number];
 
@@ -28,11 +29,13 @@ export function Secretless({ appId }: { appId: string }) {
           {secrets.map((secret) => (
             <SecretVerdict
               key={secret.keyId}
+              appId={appId}
               secret={secret}
               notSearched={unknown.length}
               showNotSearched={showNotSearched}
             />
           ))}
+          <Replacements appId={appId} />
           {unknown.length > 0 && (
             <div ref={notSearched}>
               <Folded title={notSearchedTitle(unknown.length)} isOpen={isOpen} setOpen={setOpen}>
@@ -72,10 +75,12 @@ function verdictOf({ verdict, consumers: { length } }: Secret): string {
 }
 
 function SecretVerdict({
+  appId,
   secret,
   notSearched,
   showNotSearched,
 }: {
+  appId: string;
   secret: Secret;
   /** Number of sources and uses that are unknown for all secrets of the application. */
   notSearched: number;
@@ -127,6 +132,7 @@ function SecretVerdict({
           </Text>
         </div>
       ))}
+      <ReplaceSecret appId={appId} secret={secret} />
       {plan.length > 0 && (
         <Folded
           title={`Plan for ${counted(consumers.length, "known consumer")}: ${counted(plan.length, "step")}`}
