@@ -21,6 +21,7 @@ export const TABLE_NAMES = [
   "Devops",
   "FailedMessages",
   "IdempotencyKeys",
+  "Proposals",
   "RateLimits",
   "Reconciliation",
   "RotationMatchIndex",
