@@ -91,8 +91,8 @@ async function callTool(
       type: "mcp.toolCalled",
       caller,
       outcome,
-      target: { type: "tool", id: tool.name },
-      details: { reason: endpoint, ...(code !== undefined && { code }) },
+      target: endpoint === undefined ? { type: "tool", id: tool.name } : { type: "endpoint", id: endpoint },
+      details: { tool: tool.name, ...(code !== undefined && { code }) },
     });
   try {
     const { text, endpoint } = await tool.call(given, toolCaller);

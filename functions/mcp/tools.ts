@@ -22,10 +22,10 @@ import { argumentsSchema, type ObjectSchema, queryNames, requestSchema } from ".
 type Endpoints = readonly Endpoint<Services>[];
 export type ToolCaller = InProcessCaller<Services>;
 
-/** A call of a tool: what it returns, and the endpoint that it called, for the audit log. */
+/** A call of a tool: what it returns, and the endpoint that it called, if any, for the audit log. */
 export interface ToolAnswer {
   text: string;
-  endpoint: string;
+  endpoint?: string;
 }
 
 export interface Tool {
@@ -98,7 +98,7 @@ function readingTools(endpoints: Endpoints): Tool[] {
             query: queryNames(plain(endpoint)).filter((name) => name !== "format"),
           }))
           .filter(({ name, path, summary }) => `${name} ${path} ${summary}`.toLowerCase().includes(search));
-        return { text: JSON.stringify({ items }), endpoint: "GET" };
+        return { text: JSON.stringify({ items }) };
       },
     },
     {
@@ -148,12 +148,12 @@ function changingTools(endpoints: Endpoints): Tool[] {
           );
           const schemas = { body: requestSchema(body), query: requestSchema(query) };
           const change = { name, method, path: `/${route}`, description, ...schemas };
-          return { text: answerText("list_changes", change, false), endpoint: "GET" };
+          return { text: answerText("list_changes", change, false) };
         }
         const items = (await callable(proposable, caller)).map(({ name, method, route, summary }) => ({
           ...{ name, method, path: `/${route}`, summary },
         }));
-        return { text: JSON.stringify({ items }), endpoint: "GET" };
+        return { text: JSON.stringify({ items }) };
       },
     },
     {

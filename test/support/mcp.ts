@@ -46,10 +46,17 @@ export async function connectMcp(url: string, token: string, revision: Revision 
   };
 }
 
-/** Signs the administrator in with a browser session, and returns the headers of its requests. */
-export async function sessionHeaders(service: Service, user = ADMIN): Promise<Record<string, string>> {
+/** Signs a user, by default the administrator, in with a browser session, and returns the headers of its requests. */
+export async function sessionHeaders(
+  service: Service,
+  { username, password }: { username: string; password: string } = ADMIN,
+): Promise<Record<string, string>> {
   const sameOrigin = { "Sec-Fetch-Site": "same-origin" };
-  const answer = await service.call("POST", "/auth/login", { body: { ...user, session: true }, headers: sameOrigin });
+  const answer = await service.call("POST", "/auth/login", {
+    body: { username, password, session: true },
+    headers: sameOrigin,
+  });
+  if (answer.status !== 200) throw new Error(`Signing in answered ${answer.status}: ${answer.text}`);
   const cookie = answer.headers.getSetCookie()[0]!.split(";")[0]!;
   return { ...sameOrigin, Cookie: cookie };
 }
