@@ -12,6 +12,7 @@ import { Operate } from "../../parts/operate.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
 import { useSearchParams } from "../../parts/router.tsx";
 import { View } from "../../parts/view.tsx";
+import { visibleText } from "../../parts/visible-text.ts";
 
 type Proposal = Schemas["Proposal"];
 type Query = NonNullable<paths["/api/proposals"]["get"]["parameters"]["query"]>;
@@ -30,7 +31,7 @@ const FILTERS = [{ name: "state", label: "Status", values: STATES }] as const sa
 
 const COLUMNS: Column<Proposal>[] = [
   { title: "Change", cell: ({ summary, method, path }) => `${summary} (${method} ${isolated(path)})` },
-  { title: "Reason", cell: ({ reason }) => isolated(reason) },
+  { title: "Reason", cell: ({ reason }) => isolated(visibleText(reason)) },
   { title: "Proposed by", cell: ({ proposedBy }) => isolated(proposedBy) },
   {
     title: "Status",
@@ -83,7 +84,7 @@ const Details = ({ proposal }: { proposal: Proposal }) => {
   return (
     <>
       <Text block>
-        {isolated(proposedBy)} proposed this through an assistant. Reason: {isolated(reason)}
+        {isolated(proposedBy)} proposed this through an assistant. Reason: {isolated(visibleText(reason))}
       </Text>
       <Text block weight="semibold">
         Request
