@@ -28,6 +28,12 @@ const LOSSES: readonly Loss[] = [
       `Rotations of logins of databases that have not ended: ${count}. This build can't continue them. Finish or cancel them first.`,
   },
   {
+    table: "Proposals",
+    upTo: "b545d8e2",
+    isIn: ({ state }) => state === "pending",
+    line: (count) => `Proposed changes that wait for a person: ${count}. This build does not show them.`,
+  },
+  {
     table: "AlertRules",
     upTo: "b545d8e2",
     isIn: ({ alertType }) => alertType === "staleEndpoint",

@@ -52,7 +52,10 @@ const proposalOf = async (id: string) => (await service.admin("GET", `/api/propo
 withBrowser("a person sees the exact request and its dry run, and approves it", async () => {
   const id = await propose(7, `Please approve ${HIDDEN}`);
   const page = await openProposals();
-  await page.getByRole("button", { name: /^Approve: Override settings/ }).first().click();
+  await page
+    .getByRole("button", { name: /^Approve: Override settings/ })
+    .first()
+    .click();
   const dialog = page.getByRole("dialog", { name: /^Approve/ });
   const text = await dialog.innerText();
   expect(text).toContain('"discoveryMaxWorkers": 7');
@@ -70,7 +73,10 @@ withBrowser("a person sees the exact request and its dry run, and approves it", 
 withBrowser("a person rejects a proposal, and the list shows it", async () => {
   const id = await propose(8);
   const page = await openProposals();
-  await page.getByRole("button", { name: /^Reject: Override settings/ }).first().click();
+  await page
+    .getByRole("button", { name: /^Reject: Override settings/ })
+    .first()
+    .click();
   await page.getByRole("dialog").getByRole("button", { name: "Reject proposal" }).click();
   await page.getByText("Rejected (admin)").waitFor();
   expect((await proposalOf(id)).state).toBe("rejected");
@@ -86,7 +92,10 @@ withBrowser("a change that the service rejects is shown with the reason", async 
   await assistant.call("propose_change", { name: "removeOverride", path_parameters: params, reason: "Not needed." });
   await service.admin("DELETE", `${path}/logLevel`);
   const page = await openProposals();
-  await page.getByRole("button", { name: /^Approve: Remove an override/ }).first().click();
+  await page
+    .getByRole("button", { name: /^Approve: Remove an override/ })
+    .first()
+    .click();
   await page.getByRole("dialog").getByRole("button", { name: "Approve and run" }).click();
   await page.getByText("The service rejected the change: An override of logLevel does not exist.").waitFor();
   await page.close();
