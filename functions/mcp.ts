@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { ProtectedResource } from "../shared/platform/http/api.ts";
 import type { Endpoint } from "../shared/platform/http/endpoint.ts";
 import { Problem } from "../shared/platform/http/problem.ts";
 import { content, ok } from "../shared/platform/http/reply.ts";
@@ -11,21 +12,6 @@ import type { Services } from "./services.ts";
 // The MCP server for assistants (docs/mcp.md), and the two open documents that lead programs to it.
 
 const tag = "Assistants";
-
-const ProtectedResource = z
-  .object({
-    resource: z.string().meta({
-      description: "Address of the MCP server.",
-      example: "https://lifecycle.example.com/mcp",
-    }),
-    resource_name: z.string().meta({ description: "Name of this service.", example: PRODUCT }),
-    bearer_methods_supported: z.array(z.string()).meta({ description: "How a token is sent.", example: ["header"] }),
-    resource_documentation: z.string().meta({
-      description: "Address of the documentation.",
-      example: "https://lifecycle.example.com/llms.txt",
-    }),
-  })
-  .meta({ id: "ProtectedResource" });
 
 const protectedResource = endpoint({
   name: "getProtectedResource",
@@ -94,7 +80,6 @@ export function mcp(allEndpoints: () => Promise<Endpoint<Services>[]>): { endpoi
     body: z.looseObject({}),
     responds: {
       200: { description: "The JSON-RPC answer.", mediaType: "application/json" },
-      202: { description: "The message needs no answer.", mediaType: null },
     },
     handle: async ({ body, actor, caller, headers, url, origin, services, log }) => {
       const { answerMessage } = await import("./mcp/server.ts");

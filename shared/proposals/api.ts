@@ -27,10 +27,16 @@ export const ProposalView = z
     proposedBy: z.string().meta({ description: "Username of the program's token.", example: "maria.lopez" }),
     createdAt: instant,
     expiresAt: instant.meta({ description: "Time until which the proposal can be approved." }),
-    decidedBy: z.string().nullable().meta({ description: "Username of the person who decided. Null before." }),
+    decidedBy: z
+      .string()
+      .nullable()
+      .meta({ description: "Username of the person who decided. Null before.", example: null }),
     decidedAt: instant.nullable().meta({ description: "Time of the decision. Null before." }),
     status: z.int().nullable().meta({ description: "HTTP status of the change. Null until it ended.", example: null }),
-    code: z.string().nullable().meta({ description: "Code of the problem that ended the change. Null without one." }),
+    code: z
+      .string()
+      .nullable()
+      .meta({ description: "Code of the problem that ended the change. Null without one.", example: null }),
     detail: z.string().nullable().meta({
       description: "Detail of the problem that ended the change. Null without one.",
       example: null,
