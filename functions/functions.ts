@@ -50,6 +50,8 @@ export const AREAS: Readonly<Record<string, () => Promise<Area>>> = {
   maintenance: () => import("./maintenance.ts"),
   page: () => import("./page.ts"),
   documentation: loadOnce(async () => (await import("./docs.ts")).documentation(allEndpoints)),
+  mcp: loadOnce(async () => (await import("./mcp.ts")).mcp(allEndpoints)),
+  proposals: loadOnce(async () => (await import("./proposals.ts")).proposals(allEndpoints)),
   catchAll: () => import("./catch-all.ts"),
 };
 

@@ -18,5 +18,6 @@ export const TAGS: Readonly<Record<string, string>> = {
   Audit: "The audit log, its exports and its verification.",
   Settings: "Settings, retention and the license.",
   System: "Health, metrics, the identity of the service, and its stored data.",
+  Assistants: "The MCP server for assistants, and the changes that they propose.",
   Documentation: "This description and pages that show it.",
 };

@@ -7,6 +7,7 @@ import { keyVaultSecondFactorKeys } from "../../shared/platform/azure/row-keys.t
 import type { Gate } from "../../shared/platform/http/admission.ts";
 import { createIdempotencyStore, type IdempotencyStore } from "../../shared/platform/http/idempotency.ts";
 import { createRateLimiter, type RateLimiter } from "../../shared/platform/http/rate-limit.ts";
+import { createProposals, type ProposalService } from "../../shared/proposals/proposals.ts";
 import { createSso, type Sso } from "../../shared/sso/sso.ts";
 import { createGate } from "../gate.ts";
 import type { Platform } from "./platform.ts";
@@ -32,6 +33,7 @@ const DISCOVER_LIMITS = { perMinute: 10, perHour: 0 };
 export interface AccessServices {
   access: Access;
   approvals: ApprovalService;
+  proposals: ProposalService;
   sso: Sso;
   limiter: RateLimiter;
   signInLimiter: RateLimiter;
@@ -77,6 +79,7 @@ export function createAccessServices(platform: Platform): AccessServices {
   });
   const { administrators } = access;
   const approvals = createApprovals({ tables, administrators, audit, config, clock, randomness });
+  const proposals = createProposals({ tables, audit, clock, randomness });
   const idempotency = createIdempotencyStore({ tables, config, clock, randomness });
   const gate = createGate({
     access,
@@ -89,5 +92,5 @@ export function createAccessServices(platform: Platform): AccessServices {
     approvals,
     idempotency,
   });
-  return { access, approvals, sso, limiter, signInLimiter, idempotency, gate };
+  return { access, approvals, proposals, sso, limiter, signInLimiter, idempotency, gate };
 }

@@ -22,6 +22,8 @@ from the declarations, and another test calls every endpoint as every kind of ca
 | nobody | A request without a credential can call the endpoint. |
 | user, auditor, operator, admin | A caller with this role can call the endpoint. |
 | programs | API tokens and Entra access tokens can call the endpoint. |
+| sign-in tokens | Tokens of POST /auth/login can call the endpoint. |
+| sessions | Browser sessions can call the endpoint. |
 | password due | A user who must choose a new password can call the endpoint. |
 | without license | The endpoint answers without a PRO license. |
 
@@ -41,18 +43,29 @@ export async function rolesPage(): Promise<string> {
   const { mayCall, ROLES } = await import("../../shared/platform/http/endpoint.ts");
   const { endpoints } = await declarations();
   const yesOrDash = (value: boolean) => (value ? "yes" : "–");
-  const rows = endpoints.map(({ method, route, access, tier, interactive, beforePasswordChange }) => {
+  const rows = endpoints.map(({ method, route, access, tier, interactive, credential, beforePasswordChange }) => {
     const isOpen = access === "open";
     return [
       code(`${method} /${route}`),
       yesOrDash(isOpen),
       ...ROLES.map((role) => yesOrDash(isOpen || mayCall(role, access))),
-      yesOrDash(!interactive),
+      yesOrDash(!interactive && credential !== "session"),
+      yesOrDash(credential === undefined),
+      yesOrDash(credential !== "programToken"),
       yesOrDash(isOpen || beforePasswordChange === true),
       yesOrDash(tier === "core"),
     ];
   });
-  const columns = ["endpoint", "nobody", ...ROLES, "programs", "password due", "without license"];
+  const columns = [
+    "endpoint",
+    "nobody",
+    ...ROLES,
+    "programs",
+    "sign-in tokens",
+    "sessions",
+    "password due",
+    "without license",
+  ];
   return INTRODUCTION + table(columns, rows);
 }
 

@@ -28,6 +28,7 @@ const AREAS: Record<string, string> = {
   "dependency-rotation": "dependencies",
   licence: "licensing",
   license: "licensing",
+  proposals: "mcp",
   "rotation-matches": "rotation",
   rotations: "rotation",
   "second-factor": "access",
@@ -42,6 +43,7 @@ const AREAS: Record<string, string> = {
  */
 const TESTS_OF: Record<string, string[]> = {
   approvals: ["test/access/confirmations.test.ts"],
+  proposals: ["test/mcp"],
   config: ["test/config", "test/docs/tables.test.ts", "test/http/configuration.test.ts", "test/azure"],
   pdf: ["test/pdf", "test/audit", "test/compliance"],
   platform: ["test/storage", "test/http", "test/inventory"],

@@ -75,9 +75,16 @@ export function entryOf(event: AuditEvent, id: string, occurredAtMs: number, hap
       : { target: { type: event.target.type, id: event.target.id.slice(0, MAX_TARGET_CHARACTERS) } }),
     ...(event.before === undefined ? {} : { before: storedDetail(event.before) }),
     ...(event.after === undefined ? {} : { after: storedDetail(event.after) }),
-    ...(event.details === undefined ? {} : { details: storedDetail(event.details) }),
+    ...detailsOf(event),
     count: 1,
   };
+}
+
+/** Returns the details with the protocol of the call, which stays visible if the details are too long. */
+function detailsOf({ details, caller: { via } }: AuditEvent): Pick<AuditEntry, "details"> {
+  if (details === undefined && via === undefined) return {};
+  const stored = details === undefined ? {} : storedDetail(details);
+  return { details: via === undefined ? stored : { ...(stored as object), via } };
 }
 
 /** Returns the redacted value, or a note with its length if it is too long. */

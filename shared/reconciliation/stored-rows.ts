@@ -44,6 +44,7 @@ import type { Entity } from "../platform/storage/entity.ts";
 import { isListKey, keyEnd, LIST_PREFIX } from "../platform/storage/keys.ts";
 import { listEntity } from "../platform/storage/row-lists.ts";
 import type { Range, StorageCorrupt, Tables } from "../platform/storage/tables.ts";
+import { Proposals } from "../proposals/proposal.ts";
 import { DatabaseLogins, RegisteredUsers } from "../rotation/database-logins/registrations.ts";
 import { MatchPointers, MatchRows } from "../rotation/match.ts";
 import { Status as IndexStatus, VaultIndexes } from "../rotation/match-index.ts";
@@ -198,6 +199,8 @@ export const OTHER_ROWS: readonly StoredKind[] = [
 
   rows(Approvals, "approvals", "*", (key) => !isListKey(key)),
   lists(Approvals, "approvals"),
+  rows(Proposals, "proposals", "*", (key) => !isListKey(key)),
+  lists(Proposals, "proposals"),
   rows(SettingsRow, "settings", "overrides"),
   lists(SettingsRow, "settings"),
   rows(SubscriptionRow, "subscription", "*"),

@@ -5,6 +5,7 @@ import { SNOOZES, SnoozeRows } from "../alerts/snooze.ts";
 import { APPROVALS, Approvals } from "../approvals/approval.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
 import type { SignedRange } from "../platform/storage/signed-partitions.ts";
+import { PROPOSALS, Proposals } from "../proposals/proposal.ts";
 import { OVERRIDES, SETTINGS_PARTITION, SettingsRow } from "../settings/settings.ts";
 import { CONFIGURATION_KEY, Configuration, SSO } from "../sso/configuration.ts";
 import { SUBSCRIPTIONS_PARTITION, SubscriptionRow } from "../subscriptions/added-subscriptions.ts";
@@ -37,6 +38,7 @@ export const SIGNED_RANGES: readonly SignedRange[] = [
   { table: Rules.table, partitionKey: RULES, from: RULE_PREFIX, before: keyEnd(RULE_PREFIX), listed: true },
   { table: OwnersRow.table, partitionKey: OWNERS, listed: true, fixedKeys: [OWNERS_ROW] },
   { table: Approvals.table, partitionKey: APPROVALS, listed: true },
+  { table: Proposals.table, partitionKey: PROPOSALS, listed: true },
   { table: SnoozeRows.table, partitionKey: SNOOZES, listed: false },
   { table: SubscriptionRow.table, partitionKey: SUBSCRIPTIONS_PARTITION, listed: false },
 ];

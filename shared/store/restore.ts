@@ -9,6 +9,7 @@ import type { Clock } from "../platform/runtime.ts";
 import { FORMAT_TABLE, formatOfRow, STORE_FORMAT } from "../platform/storage/store-format.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import type { TypedRow, WholeTables } from "../platform/storage/whole-tables.ts";
+import { Proposals } from "../proposals/proposal.ts";
 import { CopyFailed, type Manifest, readManifest, readTable, summarizeRows } from "./copy.ts";
 import { TABLE_NAMES } from "./table-names.ts";
 
@@ -116,7 +117,7 @@ async function countRows(wholeTables: WholeTables): Promise<Record<string, numbe
 
 /**
  * Yields the rows of a copy's table as the restore writes them: pending deliveries are `inDoubt`, and their ids are added to
- * `heldIds`. Approvals that were open are expired, because they may have been used or withdrawn since the copy. The marker of an
+ * `heldIds`. Approvals and proposals that were open are expired, because they may have been used or withdrawn since the copy. The marker of an
  * earlier restore is left out, because it would replace the marker of this restore.
  */
 async function* rowsToWrite(
@@ -128,6 +129,10 @@ async function* rowsToWrite(
   for await (const row of readTable(folder, table)) {
     if (isRestoreMarker(table, row)) continue;
     if (table === Approvals.table && OPEN_STATES.has(String(row.columns.state))) {
+      yield { ...row, columns: { ...row.columns, state: "expired" } };
+      continue;
+    }
+    if (table === Proposals.table && row.columns.state === "pending") {
       yield { ...row, columns: { ...row.columns, state: "expired" } };
       continue;
     }

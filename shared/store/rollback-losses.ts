@@ -43,6 +43,12 @@ const LOSSES: readonly Loss[] = [
       `Replacements of client secrets that have not ended: ${count}. This build can't continue them. Roll them back first.`,
   },
   {
+    table: "Proposals",
+    upTo: "b545d8e2",
+    isIn: ({ state }) => state === "pending",
+    line: (count) => `Proposed changes that wait for a person: ${count}. This build does not show them.`,
+  },
+  {
     table: "AlertRules",
     upTo: "b545d8e2",
     isIn: ({ alertType }) => alertType === "staleEndpoint",

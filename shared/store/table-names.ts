@@ -22,6 +22,7 @@ export const TABLE_NAMES = [
   "FailedMessages",
   "IdempotencyKeys",
   "KeyRotations",
+  "Proposals",
   "RateLimits",
   "Reconciliation",
   "RotationMatchIndex",

@@ -116,6 +116,11 @@ const NOT_GUARDED: Record<string, string[]> = {
     "POST /auth/me/second-factor/recovery-codes",
     "POST /auth/users/{user_id}/unlock",
   ],
+  "calls endpoints of this list, with their own confirmations, or decides on such a call": [
+    "POST /mcp",
+    "POST /api/proposals/{proposal_id}/approve",
+    "POST /api/proposals/{proposal_id}/reject",
+  ],
   "turns single sign-on off, tests it, or serves it": [
     "DELETE /auth/sso/config",
     "POST /auth/sso/config/test",

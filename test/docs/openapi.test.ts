@@ -32,6 +32,8 @@ beforeAll(async () => {
 afterAll(() => service.stop());
 
 const SIGNED_IN = [{ bearerAuth: [] }, { sessionCookie: [] }];
+/** Endpoints that only a person in a browser can call. */
+const SESSION = [{ sessionCookie: [] }];
 const operations = () => Object.values(document.paths).flatMap((path) => Object.values(path));
 
 test("the document is valid OpenAPI 3.1, according to an external validator", async () => {
@@ -56,7 +58,7 @@ test("the document requires no credential for endpoints that are declared open, 
   expect(publicOperations.map(({ operationId }) => operationId).sort()).toEqual(
     declared.map(({ name }) => name).sort(),
   );
-  for (const { security } of operations()) expect([[], SIGNED_IN]).toContainEqual(security);
+  for (const { security } of operations()) expect([[], SIGNED_IN, SESSION]).toContainEqual(security);
 });
 
 test("every response is described with its schema, and every problem as a problem document", () => {
@@ -173,7 +175,7 @@ test("every problem code is documented with its stable status", () => {
   ).toEqual({
     400: "malformedRequest invalidRequest missingBody valueRequired invalidCursor idempotencyKeyNotAccepted signInStale signInFailed",
     401: "unauthorized invalidCredentials passwordExpired secondFactorRequired secondFactorFailed",
-    403: "forbidden interactiveOnly passwordChangeRequired secondFactorEnrollmentRequired stepUpRequired approvalRequired ssoOnly signInRefused crossSite licenseRequired",
+    403: "forbidden interactiveOnly sessionOnly programTokenOnly passwordChangeRequired secondFactorEnrollmentRequired stepUpRequired approvalRequired ssoOnly signInRefused crossSite licenseRequired",
     404: "notFound unknownPath",
     405: "methodNotAllowed",
     409: "conflict alreadyExists serviceVault rotationUnfinished willBreak notRotatable noRoomForSecret notFinishable syncLoop scanRunning requestInProgress outcomeUnknown",

@@ -151,6 +151,16 @@ async function admissionResult(
   );
 }
 
+type CallerKind = "session" | "token" | "program";
+
+/** Returns the kind of a caller's credential. Undefined for a caller without a valid one. */
+function kindOf({ authenticated }: SentCredential): CallerKind | undefined {
+  if (authenticated === undefined) return undefined;
+  if (authenticated instanceof Problem) return authenticated.code === "forbidden" ? "program" : undefined;
+  const { kind } = authenticated.credential;
+  return kind === "session" || kind === "token" ? kind : "program";
+}
+
 /**
  * Returns the result that a row of the matrix promises to a caller. If several checks fail, the result is that of the first
  * one.
@@ -160,14 +170,17 @@ async function admissionResult(
 function expectedResult(
   matrixRow: Record<string, string>,
   role: string,
-  { program = false, passwordDue = false, tier = "pro" as Tier },
+  { kind, passwordDue = false, tier = "pro" as Tier }: { kind?: CallerKind; passwordDue?: boolean; tier?: Tier },
 ): string {
   const allows = (column: string) => matrixRow[column] === "yes";
   if (role === "nobody" && !allows("nobody")) return "unauthorized";
+  // An endpoint for programs reads no cookie.
+  if (kind === "session" && !allows("sessions")) return "unauthorized";
   if (role === "denied" && !allows("nobody")) return "forbidden";
   if (passwordDue && !allows("password due")) return "passwordChangeRequired";
   if (!allows(role === "denied" ? "nobody" : role)) return "forbidden";
-  if (program && !allows("programs")) return "interactiveOnly";
+  if (kind === "program" && !allows("programs")) return allows("sign-in tokens") ? "interactiveOnly" : "sessionOnly";
+  if (kind === "token" && !allows("sign-in tokens")) return allows("programs") ? "programTokenOnly" : "sessionOnly";
   return tier === "core" && !allows("without license") ? "licenseRequired" : "admitted";
 }
 
@@ -196,9 +209,10 @@ describe("an endpoint", () => {
     const matrixRow = matrix.find((row) => row.endpoint === endpoint.id);
     if (!matrixRow) throw new Error(`${MATRIX_PAGE} has no row for ${endpoint.id}. Run npm run roles-page.`);
     for (const tier of ["pro", "core"] as const) {
-      for (const { caller, role, program } of callers) {
+      for (const { caller, role } of callers) {
+        const kind = kindOf(credentials.get(caller!)!);
         const result = await admissionResult(endpoint, credentials.get(caller!)!, tier);
-        const expected = expectedResult(matrixRow, role!, { program: program === "yes", tier });
+        const expected = expectedResult(matrixRow, role!, { kind, tier });
         expect([caller, tier, result]).toEqual([caller, tier, expected]);
       }
       const result = await admissionResult(endpoint, credentials.get(PASSWORD_DUE)!, tier);
@@ -207,7 +221,9 @@ describe("an endpoint", () => {
     }
   });
 
-  const changingEndpoints = declaredEndpoints.filter(({ method, access }) => method !== "GET" && access !== "open");
+  const changingEndpoints = declaredEndpoints.filter(
+    ({ method, access, credential }) => method !== "GET" && access !== "open" && credential !== "programToken",
+  );
   test.each(changingEndpoints)("$id accepts a session only from the service's own pages", async (endpoint) => {
     const { headers, authenticated } = credentials.get("the session of an admin")!;
     const { "Sec-Fetch-Site": _, ...cookie } = headers;

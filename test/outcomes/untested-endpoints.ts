@@ -15,6 +15,11 @@ export const UNTESTED_ENDPOINTS: Record<string, string> = {
       "needs two administrators and a setting: test/access/confirmations.test.ts",
     ]),
   ),
+  ...Object.fromEntries(
+    ["POST /mcp", "POST /api/proposals/{proposal_id}/approve", "POST /api/proposals/{proposal_id}/reject"].map(
+      (endpoint) => [endpoint, "needs a token for programs or a session: test/mcp/proposals.test.ts"],
+    ),
+  ),
   "POST /auth/me/second-factor/passkeys": "writes only the use of a second factor, once",
   "POST /auth/me/second-factor/passkeys/confirm":
     "needs the answer of an authenticator: test/page/second-factor.test.ts",

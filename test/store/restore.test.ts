@@ -13,6 +13,7 @@ import { type Clock, systemRandomness } from "../../shared/platform/runtime.ts";
 import type { RowKeys } from "../../shared/platform/storage/signing.ts";
 import { createTables, type StorageCorrupt } from "../../shared/platform/storage/tables.ts";
 import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
+import { PROPOSALS, Proposals } from "../../shared/proposals/proposal.ts";
 import type { RotationRecord } from "../../shared/rotation/rotation.ts";
 import { workInProgress } from "../../shared/store/work-in-progress.ts";
 import { caller, DAY_MS, openFixture, type TestAsset } from "../alerts/alerts-setup.ts";
@@ -29,7 +30,17 @@ let azurite: TestStorage;
 let world: World;
 
 beforeAll(async () => {
-  azurite = await openStorage(["source", "target", "rotation", "alerts", "crash", "marker", "planted", "approvals"]);
+  azurite = await openStorage([
+    "source",
+    "target",
+    "rotation",
+    "alerts",
+    "crash",
+    "marker",
+    "planted",
+    "approvals",
+    "proposals",
+  ]);
   const subscriptions = [{ id: "11111111-1111-4111-8111-111111111111", name: "Shop", vaults: [{ name: VAULT }] }];
   const { cloud, config } = await startTestCloud({ company: { subscriptions } });
   world = new World(cloud, config, azurite.connectionString("rotation"));
@@ -403,6 +414,37 @@ test("approvals that were open in the copy can't be used after the restore", asy
     ["pending", "expired"],
     ["rejected", "rejected"],
     ["used", "used"],
+  ]);
+});
+
+test("proposals that waited in the copy can't be approved after the restore", async () => {
+  const tables = createTables({ connectionString: azurite.connectionString("proposals") });
+  const proposal = {
+    endpoint: "removeAllOverrides",
+    summary: "Remove all overrides",
+    method: "DELETE",
+    path: "/api/settings/all",
+    params: {},
+    query: {},
+    dryRun: "{}",
+    reason: "None",
+    proposedBy: "maria",
+    createdAt: "2026-11-27T08:00:00.000Z",
+    expiresAt: "2026-11-28T08:00:00.000Z",
+    writeId: "w",
+  };
+  for (const state of ["done", "pending", "started"] as const)
+    await tables.insert(Proposals, PROPOSALS, state, { ...proposal, state });
+  const folder = newFolder();
+  await copy("proposals", folder);
+  await restore("proposals", folder, { replace: true });
+  const states = [];
+  for await (const rows of tables.pages(Proposals, { partitionKey: PROPOSALS }))
+    states.push(...rows.map(({ rowKey, state }) => [rowKey, state]));
+  expect(states).toEqual([
+    ["done", "done"],
+    ["pending", "expired"],
+    ["started", "started"],
   ]);
 });
 

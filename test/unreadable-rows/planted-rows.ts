@@ -24,6 +24,7 @@ import { activeRuns, runKey } from "../../shared/platform/runs/run-store.ts";
 import { pack } from "../../shared/platform/storage/packed-members.ts";
 import { put, type Tables } from "../../shared/platform/storage/tables.ts";
 import { newestFirst } from "../../shared/platform/ulid.ts";
+import { PROPOSALS, Proposals } from "../../shared/proposals/proposal.ts";
 import {
   DATABASE_LOGINS,
   DatabaseLogins,
@@ -123,6 +124,16 @@ async function plantUsers(tables: Tables): Promise<void> {
   const asked = { summary: "Create an API token", method: "POST", path: "/auth/tokens", details: {}, digest: "00" };
   const requester = { requestedBy: "admin", requesterId: GUID, createdAt: SINCE, expiresAt: UNTIL, writeId: ID };
   await tables.put(Approvals, APPROVALS, ID, { state: "pending", ...asked, ...requester });
+  const proposed = {
+    endpoint: "removeAllOverrides",
+    summary: "Remove all overrides",
+    params: {},
+    query: {},
+    dryRun: "{}",
+  };
+  const proposal = { ...proposed, method: "DELETE", path: "/api/settings/all", reason: "None", proposedBy: "admin" };
+  const proposedAt = { createdAt: SINCE, expiresAt: UNTIL, writeId: ID };
+  await tables.put(Proposals, PROPOSALS, ID, { state: "pending", ...proposal, ...proposedAt });
   const keyed = { state: "done", request: "00", requestId: "planted", startedAt: UNTIL, writeId: ID } as const;
   await tables.put(IdempotencyKeys, IDEMPOTENCY_KEYS, "planted", { ...keyed, status: 201, resourceId: ID });
   const request = { protocol: "oidc", cookieHash: "00", returnUrl: "/", generation: "1", expiresAt: UNTIL } as const;

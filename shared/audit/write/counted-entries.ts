@@ -37,7 +37,16 @@ export interface CountGroup {
  * is another cause: both are fixed texts of this service.
  */
 export const refusalGroup = ({ type, caller, target, details }: AuditEvent): CountGroup => ({
-  key: JSON.stringify([type, caller.actor, caller.address, target?.type, target?.id, details?.reason, details?.code]),
+  key: JSON.stringify([
+    type,
+    caller.actor,
+    caller.address,
+    target?.type,
+    target?.id,
+    details?.reason,
+    details?.code,
+    caller.via,
+  ]),
   windowMs: MINUTE_MS,
   keepsRequestIds: true,
 });

@@ -10,7 +10,7 @@ import {
   type Tier,
 } from "./endpoint.ts";
 import type { IdempotencyStore } from "./idempotency.ts";
-import { requireSameOrigin } from "./origin.ts";
+import { requireOwnOrigin, requireSameOrigin } from "./origin.ts";
 import type { Pace } from "./pace.ts";
 import { Problem, retryLater } from "./problem.ts";
 import type { Decision, RateLimiter } from "./rate-limit.ts";
@@ -83,7 +83,15 @@ export interface UnauthenticatedRequest {
 
 type AdmissionRules = Pick<
   Endpoint<never>,
-  "method" | "route" | "rateLimit" | "tier" | "interactive" | "beforePasswordChange" | "beforeEnrollment"
+  | "method"
+  | "route"
+  | "rateLimit"
+  | "tier"
+  | "interactive"
+  | "credential"
+  | "via"
+  | "beforePasswordChange"
+  | "beforeEnrollment"
 > & { access: Access };
 
 /**
@@ -92,7 +100,7 @@ type AdmissionRules = Pick<
  *
  * @param answerHeaders - Receives the headers with the remaining calls.
  * @returns the actor; undefined for an open endpoint.
- * @throws {Problem} rateLimited, unauthorized, crossSite, passwordChangeRequired, secondFactorEnrollmentRequired, forbidden, interactiveOnly, licenseRequired
+ * @throws {Problem} rateLimited, unauthorized, crossSite, and the problems of `authorize`
  */
 export async function admit(
   endpoint: AdmissionRules,
@@ -100,8 +108,12 @@ export async function admit(
   gate: Gate,
   answerHeaders: Record<string, string>,
 ): Promise<Actor | undefined> {
-  const credential = credentialOf(headers);
-  const authenticated = credential && endpoint.access !== "open" ? await gate.authenticate(credential) : noCredential();
+  const isForPrograms = endpoint.credential === "programToken";
+  const credential = isForPrograms ? bearerOf(headers) : credentialOf(headers);
+  const authenticated =
+    credential && endpoint.access !== "open"
+      ? await gate.authenticate(credential)
+      : noCredential(isForPrograms ? origin : undefined);
   // For an open endpoint `authenticated` is a problem that is never thrown.
   const actor = authenticated instanceof Problem ? undefined : authenticated;
   if (endpoint.rateLimit !== "none") {
@@ -113,19 +125,16 @@ export async function admit(
       throw retryLater("rateLimited", `Wait ${seconds} seconds, then try again.`, seconds);
     }
   }
-  const caller = { actor: actor?.username ?? "anonymous", address, requestId };
+  const via = endpoint.via;
+  const caller = { actor: actor?.username ?? "anonymous", ...(via && { via }), address, requestId };
   try {
+    if (isForPrograms) requireOwnOrigin(headers, origin);
     if (endpoint.access !== "open") {
       if (authenticated instanceof Problem) throw authenticated;
       const readsOnly = endpoint.method === "GET";
       if (credential?.kind === "session" && !readsOnly) requireSameOrigin(headers, origin);
-      if (authenticated.mustChangePassword && !endpoint.beforePasswordChange) throw passwordChangeRequired();
-      if (authenticated.mustEnrollSecondFactor && !endpoint.beforePasswordChange && !endpoint.beforeEnrollment)
-        throw enrollmentRequired();
-      if (!mayCall(authenticated.role, endpoint.access)) throw roleRequired(endpoint.access, authenticated.role);
-      if (endpoint.interactive) requireInteractive(authenticated);
     }
-    if (endpoint.tier === "pro" && (await gate.tier()) !== "pro") throw licenseRequired();
+    await authorize(endpoint, actor, gate);
   } catch (error) {
     // A failure to check the credential (5xx) is not a rejected call.
     if (credential && error instanceof Problem && error.status < 500)
@@ -133,6 +142,29 @@ export async function admit(
     throw error;
   }
   return actor;
+}
+
+/**
+ * Checks that an authenticated caller may call an endpoint.
+ *
+ * @param actor - Undefined for an open endpoint.
+ * @throws {Problem} passwordChangeRequired, secondFactorEnrollmentRequired, forbidden, interactiveOnly, sessionOnly,
+ *   programTokenOnly, licenseRequired
+ */
+export async function authorize(
+  endpoint: AdmissionRules,
+  actor: Actor | undefined,
+  gate: Pick<Gate, "tier">,
+): Promise<void> {
+  if (endpoint.access !== "open" && actor) {
+    if (actor.mustChangePassword && !endpoint.beforePasswordChange) throw passwordChangeRequired();
+    if (actor.mustEnrollSecondFactor && !endpoint.beforePasswordChange && !endpoint.beforeEnrollment)
+      throw enrollmentRequired();
+    if (!mayCall(actor.role, endpoint.access)) throw roleRequired(endpoint.access, actor.role);
+    if (endpoint.interactive) requireInteractive(actor);
+    if (endpoint.credential) requireCredential(endpoint.credential, actor);
+  }
+  if (endpoint.tier === "pro" && (await gate.tier()) !== "pro") throw licenseRequired();
 }
 
 /** Prefix of a rate limiter's caller key for callers that are counted by address. */
@@ -152,10 +184,25 @@ export function roleRequired(least: Access, role: string, more = ""): Problem {
   return new Problem("forbidden", detail, { members: { requiredRole: least } });
 }
 
-const noCredential = () =>
-  new Problem("unauthorized", "Send the header Authorization: Bearer <token> with a token from POST /auth/login.", {
-    headers: { "WWW-Authenticate": "Bearer" },
-  });
+/**
+ * Creates a 401 for a request without a credential.
+ *
+ * @param resourceOrigin - Origin of an endpoint for programs. The header then leads to its description (RFC 9728, 5.1).
+ */
+const noCredential = (resourceOrigin?: string) =>
+  resourceOrigin === undefined
+    ? new Problem("unauthorized", "Send the header Authorization: Bearer <token> with a token from POST /auth/login.", {
+        headers: { "WWW-Authenticate": "Bearer" },
+      })
+    : new Problem(
+        "unauthorized",
+        "Send the header Authorization: Bearer <token> with an API token or an Entra token.",
+        {
+          headers: {
+            "WWW-Authenticate": `Bearer resource_metadata="${resourceOrigin}/.well-known/oauth-protected-resource"`,
+          },
+        },
+      );
 
 /** Creates a 401 for a credential that is invalid, expired or revoked. */
 export const badCredential = (kind: keyof typeof CREDENTIAL_MESSAGES): Problem =>
@@ -188,6 +235,17 @@ export function requireInteractive(actor: Actor): void {
   );
 }
 
+/** @throws {Problem} sessionOnly, programTokenOnly */
+function requireCredential(required: NonNullable<Endpoint<never>["credential"]>, { credential }: Actor): void {
+  if (required === "session" && credential.kind !== "session")
+    throw new Problem("sessionOnly", "Only a person in a browser can send this: sign in on the page of this service.");
+  if (required === "programToken" && credential.kind !== "apiToken" && credential.kind !== "entra")
+    throw new Problem(
+      "programTokenOnly",
+      "Send an API token (POST /auth/tokens) or an Entra token: the token of a sign-in can also change passwords and tokens.",
+    );
+}
+
 /** Creates the problem for a PRO endpoint, or a PRO part of an endpoint, without a license. */
 export const licenseRequired = () =>
   new Problem(
@@ -200,12 +258,16 @@ export const licenseRequired = () =>
 
 /** Reads the credential of a request (RFC 6750, 2.1). A malformed header counts as an invalid token. */
 function credentialOf(headers: Headers): Credential | undefined {
-  if (headers.has("authorization")) {
-    const match = /^Bearer +(\S+) *$/i.exec(headers.get("authorization")!);
-    return { kind: "bearer", token: match?.[1] ?? "" };
-  }
+  const bearer = bearerOf(headers);
+  if (bearer) return bearer;
   const cookie = cookieOf(headers, SESSION_COOKIE);
   return cookie === undefined ? undefined : { kind: "session", cookie };
+}
+
+function bearerOf(headers: Headers): Credential | undefined {
+  if (!headers.has("authorization")) return undefined;
+  const match = /^Bearer +(\S+) *$/i.exec(headers.get("authorization")!);
+  return { kind: "bearer", token: match?.[1] ?? "" };
 }
 
 /** Returns no headers for the limit 0, which means that the limiter is off. */

@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { PRODUCT } from "../product.ts";
 import { DEPENDENCIES } from "./health.ts";
 
 /** Schemas of the service's health and its API description. */
@@ -75,3 +76,18 @@ export const OpenApiDocument = z
 export const AsyncApiDocument = z
   .looseObject({ asyncapi: z.string().meta({ description: "AsyncAPI version.", example: "3.0.0" }) })
   .meta({ id: "AsyncApiDocument" });
+
+export const ProtectedResource = z
+  .object({
+    resource: z.string().meta({
+      description: "Address of the MCP server.",
+      example: "https://lifecycle.example.com/mcp",
+    }),
+    resource_name: z.string().meta({ description: "Name of this service.", example: PRODUCT }),
+    bearer_methods_supported: z.array(z.string()).meta({ description: "How a token is sent.", example: ["header"] }),
+    resource_documentation: z.string().meta({
+      description: "Address of the documentation.",
+      example: "https://lifecycle.example.com/llms.txt",
+    }),
+  })
+  .meta({ id: "ProtectedResource" });

@@ -55,10 +55,15 @@ export type ActorCredential =
 export const isInteractive = ({ credential }: Actor): boolean =>
   credential.kind === "token" || credential.kind === "session";
 
+/** Protocol of a call that is not REST: the Model Context Protocol, with which assistants call tools. */
+export type Via = "mcp";
+
 /** Actor, address and request, as recorded in the audit log with every effect. */
 export interface Caller {
   /** Username; `anonymous`; or `system` for timers and queues. */
   actor: string;
+  /** The protocol through which the call came, if it is not REST. The audit log shows it. */
+  via?: Via;
   /** Role that authorized the call. Absent for timers, queues and commands. */
   role?: Role;
   address?: string;
@@ -189,6 +194,13 @@ export interface EndpointDeclaration<
   tier: Tier;
   /** True if API tokens and Entra tokens are rejected: see `isInteractive`. */
   interactive?: boolean;
+  /**
+   * The only accepted credential. `session`: a browser session, which no program has. `programToken`: an API token or an Entra
+   * token, and no cookie is read.
+   */
+  credential?: "session" | "programToken";
+  /** Protocol of the endpoint, if it is not REST. The audit entries of its requests show it. */
+  via?: Via;
   /** True if users can call it before they have replaced a password that an administrator set. */
   beforePasswordChange?: boolean;
   /**

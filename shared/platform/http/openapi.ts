@@ -118,6 +118,8 @@ const CONDITIONS: Partial<Record<ProblemCode, (endpoint: Endpoint<never>) => boo
   tooManyAttempts: () => false,
   forbidden: ({ access }) => access !== "open",
   interactiveOnly: ({ interactive = false }) => interactive,
+  sessionOnly: ({ credential }) => credential === "session",
+  programTokenOnly: ({ credential }) => credential === "programToken",
   passwordChangeRequired: ({ access, beforePasswordChange }) => access !== "open" && !beforePasswordChange,
   secondFactorEnrollmentRequired: ({ access, beforePasswordChange, beforeEnrollment }) =>
     access !== "open" && !beforePasswordChange && !beforeEnrollment,
@@ -236,6 +238,13 @@ function requestHeadersOf(endpoint: Endpoint<never>) {
   return Object.keys(headers).length === 0 ? {} : { header: z.object(headers) };
 }
 
+/** Returns the credentials that an endpoint accepts, for the API description. */
+function securityOf({ access, credential }: Endpoint<never>): Record<string, string[]>[] {
+  if (access === "open") return [];
+  if (credential === "session") return [{ sessionCookie: [] }];
+  return [{ bearerAuth: [] }, { sessionCookie: [] }];
+}
+
 function operationOf(endpoint: Endpoint<never>): ZodOpenApiOperationObject {
   const problems = problemStatusesOf(endpoint).map((status) => [
     String(status),
@@ -264,7 +273,7 @@ function operationOf(endpoint: Endpoint<never>): ZodOpenApiOperationObject {
     summary: endpoint.summary,
     description: [endpoint.description, endpoint.guarded && GUARDED, access].filter(Boolean).join("\n\n"),
     tags: [endpoint.tag],
-    security: endpoint.access === "open" ? [] : [{ bearerAuth: [] }, { sessionCookie: [] }],
+    security: securityOf(endpoint),
     requestParams: {
       ...(endpoint.params ? { path: endpoint.params } : {}),
       ...(endpoint.query ? { query: endpoint.query } : {}),

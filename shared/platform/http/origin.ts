@@ -18,6 +18,21 @@ export function isLoopback(hostname: string): boolean {
 }
 
 /**
+ * Rejects requests of programs in a browser on another site. Programs outside of a browser send no origin.
+ * https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#security-warning
+ *
+ * @throws {Problem} crossSite
+ */
+export function requireOwnOrigin(headers: Headers, origin: string | undefined): void {
+  const given = headers.get("origin");
+  if (given === null || given === origin) return;
+  throw new Problem(
+    "crossSite",
+    "The header Origin names another site. Programs outside of a browser send no such header. The origin of this service is that of the setting PUBLIC_BASE_URL.",
+  );
+}
+
+/**
  * Rejects requests that another site made a browser send. Browsers report the origin of a request, and scripts can't change it.
  * https://www.w3.org/TR/fetch-metadata/#sec-fetch-site-header
  *

@@ -90,7 +90,7 @@ export async function serve<Services>(
  * Returns the reply of `handle` to a GET request. If rows could not be read and were left out, the header `X-Unreadable-Rows`
  * has their number, and a list names them in `unreadableRows`.
  */
-async function withoutUnreadableRows(handle: () => Promise<Reply>): Promise<Reply> {
+export async function withoutUnreadableRows(handle: () => Promise<Reply>): Promise<Reply> {
   const { result: reply, leftOut } = await collectLeftOut(handle);
   if (leftOut === undefined) return reply;
   const headers = { ...reply.headers, "X-Unreadable-Rows": String(leftOut.count) };
@@ -125,7 +125,9 @@ async function handleRequest<Services>(
   const body = endpoint.body ? await parseBody(endpoint, request) : undefined;
   // Handlers of open endpoints don't use the actor. For other endpoints, `admit` returned one.
   const input = { params, query, body, actor: actor as Actor };
-  const caller = { actor: actor?.username ?? "anonymous", ...(actor && { role: actor.role }), address, requestId };
+  const { via } = endpoint;
+  const name = actor?.username ?? "anonymous";
+  const caller = { actor: name, ...(actor && { role: actor.role }), ...(via && { via }), address, requestId };
   const run = async () => {
     const confirmed =
       endpoint.guarded && loadedServices
@@ -231,10 +233,10 @@ async function runOnce<Services>(
   return reply;
 }
 
-const NO_CONFIRMATIONS: Confirmations = { stepUp: false, approval: false };
+export const NO_CONFIRMATIONS: Confirmations = { stepUp: false, approval: false };
 
 /** Returns the confirmations that a guarded request needed. Throws if the request does not have them. */
-async function confirm<Services>(
+export async function confirm<Services>(
   endpoint: Endpoint<Services> & Required<Pick<Endpoint<Services>, "guarded">>,
   input: Pick<GuardedRequest, "params" | "query" | "body" | "actor">,
   caller: Caller,

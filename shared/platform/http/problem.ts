@@ -71,6 +71,16 @@ export const PROBLEMS = {
     title: "A token or session of a signed-in person is required",
     detail: "Sign in and use that token: API tokens and Entra tokens are not accepted here.",
   },
+  sessionOnly: {
+    status: 403,
+    title: "A browser session is required",
+    detail: "Sign in on the page of this service and decide there: tokens are not accepted here.",
+  },
+  programTokenOnly: {
+    status: 403,
+    title: "An API token or Entra token is required",
+    detail: "Create an API token with POST /auth/tokens and send it: Authorization: Bearer <token>.",
+  },
   passwordChangeRequired: {
     status: 403,
     title: "Your password must be changed first",

@@ -2,6 +2,7 @@
 import {
   AlertRegular,
   ArrowSyncRegular,
+  BotRegular,
   BranchForkRegular,
   CertificateRegular,
   ClipboardTextLtrRegular,
@@ -137,6 +138,14 @@ export const VIEWS: View[] = [
     group: "Govern",
     icon: ShieldCheckmarkRegular,
     load: () => import("./compliance/compliance.tsx"),
+  },
+  {
+    path: "/proposals",
+    title: "Proposals",
+    needs: "listProposals",
+    group: "Govern",
+    icon: BotRegular,
+    load: () => import("./proposals/proposals.tsx"),
   },
   {
     path: "/audit",

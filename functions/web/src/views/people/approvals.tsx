@@ -2,6 +2,7 @@ import { Link, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { ButtonRow } from "../../parts/button-row.tsx";
+import { ExactJson } from "../../parts/exact-json.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
@@ -50,19 +51,12 @@ export function Approvals() {
   );
 }
 
-/**
- * Invisible characters, characters that reorder text, and unusual spaces: they could hide from the approver what is approved.
- */
-const UNCLEAR = /[\p{Cf}\p{DI}\p{Zl}\p{Zp}\u007f-\u009f\u2800]|(?! )\p{Zs}/gu;
-const escaped = (text: string): string =>
-  text.replace(UNCLEAR, (character) => `\\u{${character.codePointAt(0)!.toString(16)}}`);
-
 const Details = ({ approval: { requestedBy, method, path, details } }: { approval: Schemas["Approval"] }) => (
   <>
     <Text block>
       {requestedBy} sent {method} {path}:
     </Text>
-    <pre style={{ whiteSpace: "pre-wrap", overflowWrap: "anywhere" }}>{escaped(JSON.stringify(details, null, 2))}</pre>
+    <ExactJson value={details} />
   </>
 );
 
