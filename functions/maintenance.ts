@@ -13,6 +13,7 @@ export const timers = [
       await services.unreadableRows.removeResolved();
       await services.sso.cleanUp({ actor: "system", requestId });
       await services.approvals.cleanUp({ actor: "system", requestId });
+      await services.auditStreams.cleanUp({ actor: "system", requestId });
     },
   }),
 ];

@@ -40,7 +40,7 @@ export const LAYERS = [
   ["settings"],
   ["access", "licensing", "inventory"],
   ["subscriptions", "certificates", "compliance", "cryptography", "discovery", "sso", "devops", "approvals"],
-  ["applications", "b2c"],
+  ["applications", "b2c", "siem"],
   ["rotation", "sync"],
   ["dependencies"],
   ["alerts", "reconciliation", "secretless"],

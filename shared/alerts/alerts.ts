@@ -327,6 +327,7 @@ function exampleOf(rule: RuleRecord, now: Date): Item {
     case "unexpectedReader":
     case "rowUnreadable":
     case "staleEndpoint":
+    case "auditStreamFailing":
       return automationExample(rule.alertType, now);
     case "complianceViolation":
       return {

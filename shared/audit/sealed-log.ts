@@ -16,6 +16,12 @@ import { byInterval, entryOfRow, type StoredEntry, storedEntries } from "./store
  * a sealed interval and none of its entries changes, so a reader that remembers its position misses nothing.
  */
 
+/**
+ * Maximum number of characters of an entry: three details of 16,384 characters, and the other members. Another program wrote a
+ * longer one, which must not fill the message of a receiver.
+ */
+const MAX_ENTRY_CHARACTERS = 60_000;
+
 /** A position in the sealed log. Everything before it was read. */
 export interface SealedPosition {
   /** Name of the first interval whose digest was not read: `2026-11-21T10:40Z`. */
@@ -121,7 +127,7 @@ export function createSealedLog({ tables, clock, trust }: { tables: Tables; cloc
           for (let current = intervalFrom(next.interval); current <= interval; current += INTERVAL_MS) {
             for await (const row of stored.itemsOf(current)) {
               const entry = entryOfRow(row);
-              if (!entry) continue;
+              if (!entry || row.text!.length > MAX_ENTRY_CHARACTERS) continue;
               const after = { interval: intervalName(current), rowKey: row.rowKey };
               next = { ...next, after, entries: next.entries + 1 };
               yield {

@@ -52,6 +52,7 @@ import { Comparisons, KeyLinkPointers, KeyLinks } from "../rotation/resource-key
 import * as rotation from "../rotation/rotation.ts";
 import { secretRows } from "../secrets/stored-secrets.ts";
 import { SettingsRow } from "../settings/settings.ts";
+import { Progress as AuditStreamProgress, Streams as AuditStreamRows } from "../siem/stream.ts";
 import { Configuration, Logins } from "../sso/configuration.ts";
 import { Request } from "../sso/sign-in-requests.ts";
 import { UsedMessage } from "../sso/used-messages.ts";
@@ -218,6 +219,9 @@ export const OTHER_ROWS: readonly StoredKind[] = [
   rows(b2c.Notices, "tenants", "n|*"),
   rows(secretRows("B2c"), "tenants", "secret|*"),
   ...runs(b2c.Runs, "runs:*"),
+  rows(AuditStreamRows, "streams", "stream|*"),
+  rows(AuditStreamProgress, "streams", "progress|*"),
+  rows(secretRows("AuditStreams"), "streams", "secret|*"),
   rows(DevopsSettings, "devops", "settings"),
   rows(ProofRow, "proofs|*", "*"),
 
