@@ -5,11 +5,11 @@ import type { Caller } from "../platform/http/endpoint.ts";
 import { HEARTBEAT_LEASE, type LeasedRow, takeLease, type WorkKind } from "../platform/runs/leased-row.ts";
 import type { Clock } from "../platform/runtime.ts";
 import { isConflict } from "../platform/storage/conflict.ts";
-import { StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
+import type { Tables } from "../platform/storage/tables.ts";
 import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../platform/time.ts";
 import { type Destination, SendFailed } from "./destinations.ts";
 import { auditEvent, type StreamEvent, violationEvent } from "./event.ts";
-import { Progress, type ProgressRecord, progressKey, STREAMS, type StreamRecord } from "./stream.ts";
+import { Progress, type ProgressRecord, progressKey, readProgress, STREAMS, type StreamRecord } from "./stream.ts";
 
 /**
  * Sends the events of streams, at least once and in order. A worker takes the lease of a stream's progress, sends a batch, and then
@@ -123,16 +123,6 @@ export function createStreamSender(deps: {
     } catch (error) {
       if (!isConflict(error)) throw error;
     }
-  }
-}
-
-/** Reads the progress of a stream. `missing` or `changed` if another program removed or changed its row. */
-export async function readProgress(tables: Tables, streamId: string): Promise<ProgressRecord | "missing" | "changed"> {
-  try {
-    return (await tables.get(Progress, STREAMS, progressKey(streamId))) ?? "missing";
-  } catch (error) {
-    if (error instanceof StorageCorrupt) return "changed";
-    throw error;
   }
 }
 

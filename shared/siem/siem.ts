@@ -9,8 +9,8 @@ import { createOutgoing } from "../platform/outgoing/outgoing.ts";
 import { webhookTargets } from "../platform/outgoing/webhooks.ts";
 import { createDestinations, SendFailed } from "./destinations.ts";
 import { testEvent } from "./event.ts";
-import { createStreamSender, readProgress } from "./send.ts";
-import type { ProgressRecord, StreamRecord } from "./stream.ts";
+import { createStreamSender } from "./send.ts";
+import { type ProgressRecord, readProgress, type StreamRecord } from "./stream.ts";
 import { createStreamStore, type StreamStore, type StreamStoreDependencies } from "./streams.ts";
 
 /** Audit streams: they send the audit log, its digests and changes of violations to a SIEM. */

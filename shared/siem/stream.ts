@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { entity } from "../platform/storage/entity.ts";
+import { StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import { secretReference } from "../secrets/stored-secrets.ts";
 
 /**
@@ -70,6 +71,16 @@ export const Progress = entity(TABLE, progress, { signed: true });
 export const STREAM_PREFIX = "stream|";
 export const streamKey = (streamId: string): string => `${STREAM_PREFIX}${streamId}`;
 export const progressKey = (streamId: string): string => `progress|${streamId}`;
+
+/** Reads the progress of a stream. `missing` or `changed` if another program removed or changed its row. */
+export async function readProgress(tables: Tables, streamId: string): Promise<ProgressRecord | "missing" | "changed"> {
+  try {
+    return (await tables.get(Progress, STREAMS, progressKey(streamId))) ?? "missing";
+  } catch (error) {
+    if (error instanceof StorageCorrupt) return "changed";
+    throw error;
+  }
+}
 
 /** The secret of a webhook, in the service's own key vault. */
 export const StreamSecret = z.object({

@@ -14,7 +14,7 @@ import { keysAfterRotation, SIGNING_KEY_BYTES, signingKeyOf } from "../platform/
 import type { Clock, Randomness } from "../platform/runtime.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
-import { insert, type Operation, replace, StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
+import { insert, type Operation, remove, replace, StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import { isUlid } from "../platform/ulid.ts";
 import { createStoredSecrets, type SecretReference, type SecretsGroup } from "../secrets/stored-secrets.ts";
 import type { AuditStreamChange, NewAuditStream } from "./api.ts";
@@ -23,6 +23,7 @@ import {
   Progress,
   type ProgressRecord,
   progressKey,
+  readProgress,
   STREAM_PREFIX,
   STREAMS,
   type StreamRecord,
@@ -329,9 +330,10 @@ export function createStreamStore(deps: StreamStoreDependencies): StreamStore {
         ...(row && { before: auditView(row) }),
       };
       await audited(audit, event, async () => {
-        const removal = tables.remove(Streams, STREAMS, streamKey(streamId), row?.etag);
-        await conditionalWrite(removal, ifMatch, THE_STREAM);
-        await tables.remove(Progress, STREAMS, progressKey(streamId));
+        const operations = [remove(Streams, streamKey(streamId), row?.etag)];
+        const hasProgress = (await readProgress(tables, streamId)) !== "missing";
+        if (hasProgress) operations.push(remove(Progress, progressKey(streamId)));
+        await conditionalWrite(tables.transaction(Streams.table, STREAMS, operations), ifMatch, THE_STREAM);
       });
       try {
         if (row?.secret) await secrets.remove(row.secret);

@@ -42,6 +42,13 @@ import {
 } from "../../shared/rotation/resource-keys/links.ts";
 import { ROTATIONS, RotationEvents, RotationPointers } from "../../shared/rotation/rotation.ts";
 import { secretRows } from "../../shared/secrets/stored-secrets.ts";
+import {
+  Progress as AuditStreamProgress,
+  Streams as AuditStreamRows,
+  progressKey,
+  STREAMS,
+  streamKey,
+} from "../../shared/siem/stream.ts";
 import { Configuration, Logins, SSO, UNCONFIGURED } from "../../shared/sso/configuration.ts";
 import { Request } from "../../shared/sso/sign-in-requests.ts";
 import { UsedMessage } from "../../shared/sso/used-messages.ts";
@@ -183,6 +190,26 @@ async function plantAutomation(tables: Tables, vaultName: string): Promise<void>
   const counts = { resources: 1, resourcesDenied: 0, secrets: 1, secretsDenied: 0, links: 1, removed: 0 };
   await tables.put(KeyLinkRuns, KEY_LINK_RUNS, runKey(ID), { ...RUN, ...counts, attempts: 1 });
   await tables.put(activeRuns(KeyLinkRuns.table), KEY_LINK_RUNS, "active", { runId: ID });
+
+  const at = { createdAt: SINCE, createdBy: "admin", updatedAt: SINCE, updatedBy: "admin" };
+  await tables.put(AuditStreamRows, STREAMS, streamKey(ID), {
+    streamId: ID,
+    name: "planted",
+    destination: "eventHubs",
+    content: ["audit", "violations"],
+    enabled: false,
+    endpoint: "https://evhns-lifecycle.servicebus.localhost",
+    eventHub: "audit",
+    ...at,
+  });
+  await tables.put(AuditStreamProgress, STREAMS, progressKey(ID), {
+    streamId: ID,
+    audit: { interval: "2026-11-21T10:00Z", entries: 0 },
+    violations: { key: "0!2026-11-21T10:00:00.000Z", index: 0 },
+    sent: 0,
+    failures: 0,
+  });
+  await tables.put(secretRows("AuditStreams"), STREAMS, `secret|${ID}`, { since: UNTIL });
 
   await tables.put(DevopsSettings, DEVOPS, SETTINGS, { projectIds: [], copies: [], revision: "1", ...CHANGED });
   const proof = { appId: GUID, tenantId: GUID, provedAt: SINCE };
