@@ -2,11 +2,13 @@ import { createHmac } from "node:crypto";
 import { TableClient } from "@azure/data-tables";
 import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { eventSchema } from "../../shared/alerts/webhook-documents.ts";
 import { verifyStream } from "../../shared/audit/verify/verify-stream.ts";
 import { checkOfId } from "../../shared/compliance/checks/all.ts";
 import { NewViolationRows, newViolationsKey, STATE } from "../../shared/compliance/compliance-rows.ts";
 import { packNewViolations, packResolvedViolations } from "../../shared/compliance/packed-results.ts";
 import { progressKey, STREAMS, Streams } from "../../shared/siem/stream.ts";
+import { schemaProblems } from "../alerts/payload-schemas.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { startTableProxy } from "../support/table-proxy.ts";
@@ -65,6 +67,7 @@ describe("each destination receives every entry in order, and the digests", () =
     expect(events.at(-1)).toMatchObject({ type: "lifecycle.audit.digest", specversion: "1.0" });
     expect(events.map(({ sequence }) => sequence)).toEqual(events.map(({ sequence }) => sequence).sort());
     expect(verifyStream(events, fixture.publicKeys)).toMatchObject({ verdict: "intact", findings: [] });
+    for (const event of events) expect(schemaProblems(eventSchema(event.type)!, event), event.type).toEqual([]);
     const { body, headers } = receiver.batches[0]!;
     expect(headers["content-type"]).toMatch(/^application\/cloudevents-batch\+json/);
     const key = Buffer.from(webhookSecret!.slice("whsec_".length), "base64");
@@ -355,6 +358,7 @@ test("violations that were opened and resolved are sent in order, ten minutes la
     ["violation.a.0.1", "lifecycle.violation.opened", "kv-one.secret.two"],
     ["violation.b.0.0", "lifecycle.violation.resolved", "kv-one.secret.one"],
   ]);
+  for (const event of events) expect(schemaProblems(eventSchema(event.type)!, event)).toEqual([]);
   expect(events[0]!.data).toMatchObject({
     checkId: "secret-expired",
     severity,
