@@ -73,7 +73,7 @@ const asyncApi = endpoint({
   name: "asyncApi",
   method: "GET",
   route: "asyncapi.json",
-  summary: "Get the AsyncAPI 3.0 document of the webhooks that alert rules send",
+  summary: "Get the AsyncAPI 3.0 document of the webhooks that alert rules and audit streams send",
   tag,
   access: "open",
   tier: "core",
@@ -95,7 +95,8 @@ const webhookSchema = endpoint({
   tier: "core",
   params: z.object({
     event_type: z.string().max(64).meta({
-      description: "The `type` of the event: `lifecycle.alert.` and the alertType of the rule.",
+      description:
+        "The `type` of the event: `lifecycle.alert.` and the alertType of the rule, or the type of an event of audit streams.",
       example: "lifecycle.alert.expired",
     }),
   }),

@@ -39,6 +39,7 @@ export const AREAS: Readonly<Record<string, () => Promise<Area>>> = {
   alerts: () => import("./alerts.ts"),
   alertSummary: () => import("./alert-summary.ts"),
   audit: () => import("./audit.ts"),
+  auditStreams: () => import("./audit-streams.ts"),
   reconciliation: () => import("./reconciliation.ts"),
   rotationMatches: () => import("./rotation-matches.ts"),
   secretless: () => import("./secretless.ts"),

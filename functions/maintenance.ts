@@ -14,6 +14,7 @@ export const timers = [
       await services.sso.cleanUp({ actor: "system", requestId });
       await services.approvals.cleanUp({ actor: "system", requestId });
       await services.proposals.cleanUp();
+      await services.auditStreams.cleanUp({ actor: "system", requestId });
     },
   }),
 ];

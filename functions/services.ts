@@ -9,9 +9,11 @@ import type { DoctorDeps } from "../shared/doctor/clients.ts";
 import { createDoctor, type Doctor } from "../shared/doctor/doctor.ts";
 import { createFailedMessages, type FailedMessages } from "../shared/messages/failed-messages.ts";
 import { createMetrics, type Metrics } from "../shared/metrics/metrics.ts";
+import { createAzureEvents } from "../shared/platform/azure/azure-events.ts";
 import type { Config } from "../shared/platform/config/config.ts";
 import { createReconciliation, type Reconciliation } from "../shared/reconciliation/reconciliation.ts";
 import { auditHistory, createRetention, type Retention } from "../shared/settings/retention.ts";
+import { type AuditStreams, createAuditStreams } from "../shared/siem/siem.ts";
 import { createSync, type Sync } from "../shared/sync/sync.ts";
 import { createHealth, type Health } from "./health.ts";
 import { type AccessServices, createAccessServices } from "./services/access.ts";
@@ -35,6 +37,7 @@ export interface Services
   devops: Devops;
   sync: Sync;
   alerts: Alerts;
+  auditStreams: AuditStreams;
 }
 
 /** Services that report on the other services or maintain their data. */
@@ -75,7 +78,17 @@ export function createServices(config: Config): Services {
   });
   const inventoryServices = createInventoryServices(platform, () => services);
   const { compliance, inventory } = inventoryServices;
-  const alerts = createAlertServices(platform, { ...accessServices, compliance, sync }, () => services);
+  const auditStreams = createAuditStreams({
+    tables,
+    audit,
+    compliance,
+    vault: serviceKeyVault,
+    azureEvents: createAzureEvents({ config, identity, log }),
+    config,
+    clock,
+    randomness,
+  });
+  const alerts = createAlertServices(platform, { ...accessServices, compliance, sync, auditStreams }, () => services);
   const applicationServices = createApplicationServices(platform, { ...inventoryServices, alerts }, () => services);
   const discoveryServices = createDiscoveryServices(platform, { ...inventoryServices, alerts }, () =>
     services.metrics.record(),
@@ -103,6 +116,7 @@ export function createServices(config: Config): Services {
     devops,
     sync,
     alerts,
+    auditStreams,
   };
   const services: Services = { ...modules, ...createOperations(modules) };
   return services;
@@ -163,7 +177,16 @@ function createOperations(modules: Omit<Services, keyof Operations>): Operations
       ],
     }),
     failedMessages,
-    metrics: createMetrics({ inventory, compliance, discovery, alerts, failedMessages, unreadableRows, clock }),
+    metrics: createMetrics({
+      inventory,
+      compliance,
+      discovery,
+      alerts,
+      auditStreams: modules.auditStreams,
+      failedMessages,
+      unreadableRows,
+      clock,
+    }),
     health: createHealth({
       tables: readTable(modules),
       queues: readQueue(modules),

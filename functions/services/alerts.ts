@@ -3,11 +3,13 @@ import { createEndpointNotices } from "../../shared/alerts/endpoint-notices.ts";
 import { createKeyRotationNotices } from "../../shared/alerts/key-rotation-notices.ts";
 import { createReferenceNotices } from "../../shared/alerts/reference-notices.ts";
 import { createStorageNotices } from "../../shared/alerts/storage-notices.ts";
+import { createStreamNotices } from "../../shared/alerts/stream-notices.ts";
 import { createSyncNotices } from "../../shared/alerts/sync-notices.ts";
 import { createUsageNotices } from "../../shared/alerts/usage-notices.ts";
 import type { B2c } from "../../shared/b2c/b2c.ts";
 import type { Compliance } from "../../shared/compliance/compliance.ts";
 import { principalOf } from "../../shared/platform/azure/identity.ts";
+import type { AuditStreams } from "../../shared/siem/siem.ts";
 import type { Sync } from "../../shared/sync/sync.ts";
 import type { AccessServices } from "./access.ts";
 import type { AutomationServices } from "./automation.ts";
@@ -21,7 +23,13 @@ import type { Platform } from "./platform.ts";
  */
 export function createAlertServices(
   platform: Platform,
-  { access, sso, compliance, sync }: Pick<AccessServices, "access" | "sso"> & { compliance: Compliance; sync: Sync },
+  {
+    access,
+    sso,
+    compliance,
+    sync,
+    auditStreams,
+  }: Pick<AccessServices, "access" | "sso"> & { compliance: Compliance; sync: Sync; auditStreams: AuditStreams },
   later: () => Pick<
     AutomationServices,
     "dependencies" | "logs" | "rotationNotices" | "certificateEndpoints" | "keyRotation"
@@ -54,11 +62,13 @@ export function createAlertServices(
       { expiring: (latest) => later().b2c.expiring(latest) },
     ],
     entries: audit,
-    // Sources of alerts about rotations, sync, unresolved references, unexpected readers and unreadable rows.
+    // Sources of alerts about rotations, sync, unreadable rows, audit streams, unresolved references, unexpected readers and
+    // endpoints.
     automation: [
       { notices: (type, from) => later().rotationNotices.notices(type, from) },
       createSyncNotices(sync),
       createStorageNotices(unreadableRows),
+      createStreamNotices(auditStreams, { clock }),
       createReferenceNotices({ unresolved: (from) => later().dependencies.references.unresolved(from) }),
       createUsageNotices({ unexpected: (from) => later().logs.usage.unexpected(from) }),
       createKeyRotationNotices({ since: (from) => later().keyRotation.since(from) }),

@@ -50,7 +50,7 @@ export const LAYERS = [
     "approvals",
     "proposals",
   ],
-  ["applications", "b2c"],
+  ["applications", "b2c", "siem"],
   ["rotation", "sync"],
   ["dependencies", "key-rotation"],
   ["alerts", "reconciliation", "secretless"],

@@ -29,6 +29,7 @@ import { DEVOPS_AUDIENCE, Devops } from "./devops/devops.ts";
 import { Organization } from "./devops/organization.ts";
 import { type AppRegistration, entra } from "./entra.ts";
 import { EventGrid } from "./event-grid.ts";
+import { EVENT_HUBS_AUDIENCE, EVENT_HUBS_HOST, EventHubs } from "./event-hubs.ts";
 import { Faults } from "./faults.ts";
 import { Directory, isDirectoryChange } from "./graph/directory.ts";
 import { DirectoryControl } from "./graph/directory-control.ts";
@@ -47,6 +48,7 @@ import { ServiceNow } from "./incidents/servicenow.ts";
 import { keyVault } from "./key-vault/key-vault.ts";
 import { KeyVaultTraffic } from "./key-vault/traffic.ts";
 import { logAnalytics } from "./logs/log-analytics.ts";
+import { INGESTION_AUDIENCE, INGESTION_DOMAIN, INGESTION_HOST, LogsIngestion } from "./logs/logs-ingestion.ts";
 import { Workspaces } from "./logs/workspaces.ts";
 import { MAIL_AUDIENCE, MAIL_DOMAIN, Mails } from "./mail.ts";
 import { managedIdentityToken } from "./managed-identity.ts";
@@ -239,6 +241,7 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
   const acmeAuthority = new AcmeAuthority(origin("letsencrypt.localhost"), resources);
   const governance = new GovernanceStore();
   const databases = new Databases(tokens, certificate);
+  const [logsIngestion, eventHubs] = [new LogsIngestion(tokens), new EventHubs(tokens)];
   const control = new Control({
     databases,
     devops,
@@ -265,6 +268,8 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
     api,
     providers,
     workspaces,
+    logsIngestion,
+    eventHubs,
     acmeAuthority,
   });
   const audiences = [
@@ -276,6 +281,8 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
     CONFIGURATION_AUDIENCE,
     DEVOPS_AUDIENCE,
     DATABASE_AUDIENCE,
+    INGESTION_AUDIENCE,
+    EVENT_HUBS_AUDIENCE,
   ];
   services = {
     "login.localhost": entra({
@@ -314,6 +321,8 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
       traffic,
     }),
     "loganalytics.localhost": logAnalytics({ workspaces, tokens, origin: origin("loganalytics.localhost") }),
+    [INGESTION_HOST]: logsIngestion.service,
+    [EVENT_HUBS_HOST]: eventHubs.service,
     "acme.communication.localhost": mails.service,
     "acme.azconfig.localhost": appConfiguration.service,
     "devops.localhost": devops.service,
@@ -445,7 +454,7 @@ function environment(
     AZURE_RESOURCE_MANAGER_ENDPOINT: resourceManagerUrl,
     AZURE_KEY_VAULT_SUFFIX: VAULT_SUFFIX,
     AZURE_APP_CONFIGURATION_SUFFIX: "azconfig.localhost",
-    AZURE_RESOURCE_DOMAINS: [...KEY_SERVICE_DOMAINS, POSTGRESQL_DOMAIN].join(","),
+    AZURE_RESOURCE_DOMAINS: [...KEY_SERVICE_DOMAINS, POSTGRESQL_DOMAIN, INGESTION_DOMAIN].join(","),
     AZURE_MAPS_ENDPOINT: origin(MAPS_HOST),
     SERVICE_KEY_VAULT_URL: origin(`${SERVICE_VAULT}.${VAULT_SUFFIX}`),
     IDENTITY_ENDPOINT: `http://127.0.0.1:${state.controlPort}/msi/token`,

@@ -16,6 +16,7 @@ import type {
 import type { Databases } from "./databases.ts";
 import type { Devops } from "./devops/devops.ts";
 import type { EventDelivery, EventGrid, ExpiryEvent } from "./event-grid.ts";
+import type { EventHubs } from "./event-hubs.ts";
 import type { ActiveFault, Fault, Faults } from "./faults.ts";
 import type { DirectoryControl } from "./graph/directory-control.ts";
 import type { TenantsControl } from "./graph/tenants-control.ts";
@@ -29,6 +30,7 @@ import type { SamlModeName } from "./idp/saml-modes.ts";
 import type { PagerDuty } from "./incidents/pagerduty.ts";
 import type { ServiceNow } from "./incidents/servicenow.ts";
 import type { KeyVaultTraffic } from "./key-vault/traffic.ts";
+import type { LogsIngestion } from "./logs/logs-ingestion.ts";
 import type { Workspaces } from "./logs/workspaces.ts";
 import type { Mails, StoredMail } from "./mail.ts";
 import type { Providers } from "./providers/providers.ts";
@@ -65,6 +67,8 @@ export interface ControlParts {
   events: EventGrid;
   providers: Providers;
   workspaces: Workspaces;
+  logsIngestion: LogsIngestion;
+  eventHubs: EventHubs;
   acmeAuthority: AcmeAuthority;
 }
 
@@ -113,6 +117,10 @@ export class Control {
   readonly tenants: TenantsControl;
   /** The public certificate authority. */
   readonly acmeAuthority: AcmeAuthority;
+  /** The table behind the data collection rule. */
+  readonly logsIngestion: LogsIngestion;
+  /** The event hub. */
+  readonly eventHubs: EventHubs;
 
   constructor(parts: ControlParts) {
     this.#parts = parts;
@@ -123,6 +131,8 @@ export class Control {
     this.consumers = parts.consumers;
     this.tenants = parts.tenants;
     this.acmeAuthority = parts.acmeAuthority;
+    this.logsIngestion = parts.logsIngestion;
+    this.eventHubs = parts.eventHubs;
   }
 
   /**

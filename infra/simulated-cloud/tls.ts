@@ -27,6 +27,7 @@ const DNS_NAMES = [
   "*.batch.localhost",
   "*.azurecr.localhost",
   "*.postgres.localhost",
+  "*.ingest.localhost",
   "atlas.localhost",
   "aws.localhost",
   "hashicorp.localhost",

@@ -9,6 +9,7 @@ import type { Config } from "../platform/config/config.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import { notFound } from "../platform/http/problem.ts";
 import { createOutgoing, type Outgoing } from "../platform/outgoing/outgoing.ts";
+import { webhookTargets } from "../platform/outgoing/webhooks.ts";
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import { withoutKeys } from "../platform/storage/entity.ts";
 import type { Queues } from "../platform/storage/queues.ts";
@@ -37,7 +38,6 @@ import { type CredentialSource, SERVICE_CREDENTIAL_DAYS } from "./service-creden
 import { createSnoozes, type Snoozes } from "./snoozes.ts";
 import { createTrackedAlerts } from "./tracked-alerts.ts";
 import type { ViolationSource } from "./violation-items.ts";
-import { webhookTargets } from "./webhook.ts";
 
 export type { AutomationSource } from "./automation-events.ts";
 export type { CredentialSource } from "./service-credentials.ts";
@@ -327,6 +327,7 @@ function exampleOf(rule: RuleRecord, now: Date): Item {
     case "unexpectedReader":
     case "rowUnreadable":
     case "staleEndpoint":
+    case "auditStreamFailing":
       return automationExample(rule.alertType, now);
     case "complianceViolation":
       return {

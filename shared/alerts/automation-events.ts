@@ -4,7 +4,7 @@ import type { NotificationLog } from "./notification-log.ts";
 import type { RuleRecord } from "./rule.ts";
 
 /**
- * Alert rules about events of automation (rotations, syncs), of dependency discovery, and of the service's own storage. A
+ * Alert rules about events of automation (rotations, syncs), of dependency discovery, of audit streams, and of the service's own storage. A
  * source module returns its events; the rule notifies of each event once.
  */
 
@@ -17,7 +17,8 @@ export type AutomationType =
   | "referenceUnresolved"
   | "unexpectedReader"
   | "rowUnreadable"
-  | "staleEndpoint";
+  | "staleEndpoint"
+  | "auditStreamFailing";
 
 /** An event that may cause a notification. */
 export interface PendingNotice {
@@ -44,6 +45,7 @@ const PERSISTING_TYPES: ReadonlySet<AutomationType> = new Set([
   "referenceUnresolved",
   "rowUnreadable",
   "staleEndpoint",
+  "auditStreamFailing",
 ]);
 
 /** Returns events since the rule's activation without an earlier notification. */
@@ -143,6 +145,17 @@ export function automationExample(type: AutomationType, now: Date): AutomationIt
       why: "Example: An earlier version of the certificate is served.",
       done: "No changes were made at www.example.com:443.",
       safe: "",
+      next: "No action is needed.",
+    };
+  }
+  if (type === "auditStreamFailing") {
+    return {
+      ...example,
+      title: "Example stream",
+      what: "does not reach its receiver",
+      why: "Example: The receiver returned 503.",
+      done: "The service tries again.",
+      safe: "No event is lost.",
       next: "No action is needed.",
     };
   }

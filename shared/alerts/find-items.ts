@@ -135,6 +135,7 @@ export function createItemFinder(deps: ItemFinderDeps) {
       case "unexpectedReader":
       case "rowUnreadable":
       case "staleEndpoint":
+      case "auditStreamFailing":
         return withoutResolutions(
           await automationItems(rule, from, { sources: deps.automation, notifications }, MAX_ITEMS),
         );

@@ -48,6 +48,7 @@ const AUTOMATION_HEADLINES: Partial<Record<AlertType, string>> = {
   unexpectedReader: "assets were read by unexpected identities",
   rowUnreadable: "stored rows can't be read",
   staleEndpoint: "endpoints don't serve their certificate as they should",
+  auditStreamFailing: "audit streams don't reach their receivers",
 };
 
 const IN_EACH_ALERT = "Each alert names the next step.";
@@ -69,6 +70,7 @@ const NEXT_STEPS: Partial<Record<AlertType, string>> = {
   unexpectedReader: IN_EACH_ALERT,
   rowUnreadable: IN_EACH_ALERT,
   staleEndpoint: IN_EACH_ALERT,
+  auditStreamFailing: IN_EACH_ALERT,
   breakGlass: "If nobody expected this sign-in, end the sessions of the account and change its password.",
 };
 

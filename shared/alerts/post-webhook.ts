@@ -1,6 +1,7 @@
 import { CloudFailure } from "../platform/azure/failure.ts";
 import { Problem } from "../platform/http/problem.ts";
 import { type Outgoing, type OutgoingAnswer, Unreachable } from "../platform/outgoing/outgoing.ts";
+import { signatureHeaders } from "../platform/outgoing/webhooks.ts";
 import type { Clock } from "../platform/runtime.ts";
 import { SECOND_MS } from "../platform/time.ts";
 import { type DeliveryRecord, itemsIn, type Part } from "./delivery.ts";
@@ -16,7 +17,7 @@ import { openServiceNow, UnexpectedResponse } from "./servicenow.ts";
 import { slackOf } from "./slack.ts";
 import { teamsOf } from "./teams.ts";
 import type { TrackedAlerts } from "./tracked-alerts.ts";
-import { cloudEventOf, signatureHeaders } from "./webhook.ts";
+import { cloudEventOf } from "./webhook.ts";
 
 /** Posts deliveries of alerts to webhooks, chat services (Teams, Slack) and incident services (PagerDuty, ServiceNow). */
 

@@ -4,6 +4,7 @@ import { CloudFailure } from "../platform/azure/failure.ts";
 import type { ServiceKeyVault } from "../platform/azure/service-key-vault.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import { invalidBody, Problem, retryLater } from "../platform/http/problem.ts";
+import { keysAfterRotation, SIGNING_KEY_BYTES, signingKeyOf } from "../platform/outgoing/webhooks.ts";
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
 import { isUnclear, merge, type Operation, put, type Tables } from "../platform/storage/tables.ts";
@@ -23,15 +24,12 @@ import {
   usesWebhook,
   WebhookSecret,
 } from "./rule.ts";
-import { SIGNING_KEY_BYTES, signingKeyOf } from "./webhook.ts";
 
 /**
  * The secrets of alert rules: the URL, signing keys and credentials of a rule that posts to a webhook, chat or incident
  * service. They are stored in the service's own key vault.
  */
 
-/** How long messages are also signed with the previous key, so that receivers can switch. */
-const KEY_OVERLAP_MS = DAY_MS;
 /** Maximum number of signing keys of a rule, to limit the size of headers and of the secret. */
 const MAX_KEYS = 20;
 /** Minimum age of a secret without a rule before removal, because its rule may be about to be written. */
@@ -180,12 +178,7 @@ export function createRuleSecrets(deps: {
           throw new Problem("conflict", "The rule's webhookUrl is missing from the key vault. Set webhookUrl again.");
         }
         const webhookSecret = newKey();
-        const until = new Date(now.getTime() + KEY_OVERLAP_MS).toISOString();
-        // All keys that are still valid remain; the current key, which has no end yet, gets one. If the response of an earlier
-        // rotation was lost, the receiver still has the key from before that rotation.
-        const validKeys = secret.keys
-          .map(({ key, until: validUntil = until }) => ({ key, until: validUntil }))
-          .filter((candidate) => candidate.until > now.toISOString());
+        const validKeys = keysAfterRotation(secret.keys, now);
         if (validKeys.length >= MAX_KEYS) {
           throw new Problem(
             "conflict",

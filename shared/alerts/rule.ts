@@ -26,6 +26,7 @@ export const ALERT_TYPES = [
   "unexpectedReader",
   "rowUnreadable",
   "staleEndpoint",
+  "auditStreamFailing",
 ] as const;
 export type AlertType = (typeof ALERT_TYPES)[number];
 /**
@@ -43,10 +44,20 @@ export const hasThresholds = (type: AlertType): boolean => type === "expiration"
 export const isTracked = (type: AlertType): boolean =>
   isAboutExpiry(type) || type === "complianceViolation" || type === "scanFailure";
 
-/** Returns whether a type is about rotation, sync, dependency discovery, stored rows that can't be read, or endpoints of certificates. */
+/**
+ * Returns whether a type is about rotation, sync, dependency discovery, stored rows that can't be read, endpoints of certificates, or
+ * audit streams.
+ */
 export const isAboutAutomation = (type: AlertType): boolean =>
   type.startsWith("rotation") ||
-  ["syncFailed", "referenceUnresolved", "unexpectedReader", "rowUnreadable", "staleEndpoint"].includes(type);
+  [
+    "syncFailed",
+    "referenceUnresolved",
+    "unexpectedReader",
+    "rowUnreadable",
+    "staleEndpoint",
+    "auditStreamFailing",
+  ].includes(type);
 
 export const DELIVERY_METHODS = ["email", "webhook", "teams", "slack", "pagerDuty", "serviceNow"] as const;
 export type DeliveryMethod = (typeof DELIVERY_METHODS)[number];

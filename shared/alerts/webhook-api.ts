@@ -213,7 +213,7 @@ export const EventAutomation = z
     recordId: z.string().nullable().meta({ description: "ID of the sync record. Null if there is none." }),
     vaultName: z.string().optional().meta({ description: "Vault that a reference names. Absent for other events." }),
   })
-  .meta({ description: "An event of rotations, syncs, dependency discovery or storage." });
+  .meta({ description: "An event of rotations, syncs, dependency discovery, audit streams or storage." });
 
 export type EventItem =
   | z.infer<typeof EventAsset>
@@ -242,6 +242,7 @@ const EVENTS: Record<AlertType, { item: z.ZodType; summary: string }> = {
   unexpectedReader: { item: EventAutomation, summary: "Assets were read by unexpected identities" },
   rowUnreadable: { item: EventAutomation, summary: "Stored rows can't be read" },
   staleEndpoint: { item: EventAutomation, summary: "Endpoints don't serve their certificate as they should" },
+  auditStreamFailing: { item: EventAutomation, summary: "Audit streams don't reach their receivers" },
 };
 
 const eventMembers = {

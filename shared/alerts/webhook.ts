@@ -1,28 +1,12 @@
-import { createHmac } from "node:crypto";
-import type * as z from "zod";
 import { isCredentialId } from "../inventory/asset.ts";
 import { assetLink, credentialsLink, vaultLink } from "../platform/azure/portal.ts";
-import type { OutgoingOptions } from "../platform/outgoing/outgoing.ts";
-import { SECOND_MS } from "../platform/time.ts";
 import type { DeliveryRecord } from "./delivery.ts";
 import type { Item } from "./items.ts";
 import { assetPageLink, type Links } from "./links.ts";
-import { eventTypeOf, type WebhookSecret } from "./rule.ts";
-import type { AlertEvent, EventHeaders, EventItem } from "./webhook-api.ts";
+import { eventTypeOf } from "./rule.ts";
+import type { AlertEvent, EventItem } from "./webhook-api.ts";
 
-/** The content and the signature of webhooks: CloudEvents with the headers of Standard Webhooks. */
-
-/**
- * Returns the allowed webhook targets: public HTTPS addresses, and the service's own network if allowed. Reads 4 KiB of a
- * response, more than is shown to users.
- */
-export const webhookTargets = (allowPrivate: boolean): OutgoingOptions => ({
-  allowedNetwork: () => (allowPrivate ? "ownNetwork" : "public"),
-  plainHttp: () => allowPrivate,
-  remedy: "ALLOW_PRIVATE_WEBHOOK_ADDRESSES allows receivers in the service's own network.",
-  timeoutMs: 15 * SECOND_MS,
-  maxAnswerBytes: 4096,
-});
+/** The content of webhooks: CloudEvents. They are signed as Standard Webhooks. */
 
 /**
  * Returns the body of a webhook: CloudEvents 1.0 in structured mode.
@@ -120,30 +104,4 @@ function itemOf(item: Item, links: Links): EventItem {
     case "escalated":
       return { ...itemOf(item.of, links), state: item.kind, since: item.since, afterDays: item.afterDays };
   }
-}
-
-/** Length of a signing key in bytes. The specification requires 24 to 64. */
-export const SIGNING_KEY_BYTES = 32;
-const KEY_PREFIX = "whsec_";
-
-/** Returns a signing key as text, in the format of Standard Webhooks. */
-export const signingKeyOf = (bytes: Uint8Array): string => KEY_PREFIX + Buffer.from(bytes).toString("base64");
-
-/** Returns the signature headers. Receivers verify the sender with them and detect duplicates: `webhook-id` is the same for every
- * attempt. https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
- */
-export function signatureHeaders(
-  secret: WebhookSecret,
-  id: string,
-  body: string,
-  now: Date,
-): z.infer<typeof EventHeaders> {
-  const timestamp = String(Math.floor(now.getTime() / 1000));
-  const signatures = secret.keys
-    .filter(({ until }) => until === undefined || until > now.toISOString())
-    .map(({ key }) => {
-      const bytes = Buffer.from(key.slice(KEY_PREFIX.length), "base64");
-      return `v1,${createHmac("sha256", bytes).update(`${id}.${timestamp}.${body}`).digest("base64")}`;
-    });
-  return { "webhook-id": id, "webhook-timestamp": timestamp, "webhook-signature": signatures.join(" ") };
 }

@@ -16,6 +16,7 @@ import { readingEvent, recordExport } from "./reading-events.ts";
 import { prepareLogForRollback } from "./rollback.ts";
 import { createSealer, type Sealing } from "./seal/seal.ts";
 import { type AuditStatistics, statistics } from "./seal/statistics.ts";
+import { createSealedLog, type SealedLog } from "./sealed-log.ts";
 import { searchEntries } from "./search.ts";
 import { createSpan } from "./span.ts";
 import { type VerifyRequest, verifyLog } from "./verify/verify.ts";
@@ -65,6 +66,10 @@ export interface Audit extends AuditRecorder {
    * `details`.
    */
   repairIndex(caller: Caller, details: Record<string, unknown>): Promise<IndexRepair>;
+  /** The sealed part of the log, in order. */
+  readonly sealed: SealedLog;
+  /** Whether the log is sealed: `AUDIT_SIGNING_KEYS` is set. */
+  readonly isSealed: boolean;
   /** Deletes old sealed entries. @throws {Problem} conflict if nothing is sealed because `AUDIT_SIGNING_KEYS` is not set. */
   purge(retentionDays: number, caller: Caller): Promise<PurgeResult>;
   /** Returns the number of sealed entries and the time range of the log. */
@@ -129,6 +134,8 @@ export function createAudit({ tables, clock, randomness, config, log, anchor, un
       if (reader) await reading(readingEvent("audit.verified", reader, request));
       return await verifyLog(readingDeps, request);
     },
+    sealed: createSealedLog({ tables, clock, trust }),
+    isSealed: trust.signer !== undefined,
     repairIndex: (caller, details) => repairWholeIndex({ tables, clock, audit: { append } }, caller, details),
     purge: (retentionDays, caller) =>
       purgeSealed({ tables, clock, trust, append, minimumRetentionDays }, retentionDays, caller),

@@ -165,14 +165,24 @@ export const Findings = entity(TABLE, z.object({ items: z.instanceof(Uint8Array)
 export const NewViolationItems = z.array(z.tuple([z.int(), z.string(), z.int(), z.record(z.string(), z.string())]));
 export type NewViolationItem = z.infer<typeof NewViolationItems>[number];
 
-/** Violations that one evaluation of one vault found for the first time, for alerts. Compressed JSON. */
+/** Resolved violations: the check's code, the resource's name, and since when it failed (Unix seconds). */
+export const ResolvedViolationItems = z.array(z.tuple([z.int(), z.string(), z.int()]));
+export type ResolvedViolationItem = z.infer<typeof ResolvedViolationItems>[number];
+
+/**
+ * Violations that one evaluation of one vault found for the first time, for alerts and audit streams, and those that it found
+ * resolved, for audit streams. A row has either. Compressed JSON.
+ */
 export const NewViolationRows = entity(
   TABLE,
   z.object({
     name: z.string(),
+    /** Resource ID of the vault. Empty in a row of resolved violations. */
     vaultId: z.string(),
     subscriptionId: z.string(),
     items: packedMember(NewViolationItems),
+    /** Absent in rows of new violations. */
+    resolved: packedMember(ResolvedViolationItems).optional(),
   }),
 );
 

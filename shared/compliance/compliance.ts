@@ -33,6 +33,13 @@ import { type CountedOverview, countByCheck, type Overview, readCountedOverview,
 import type { AssetUse, Reference } from "./references.ts";
 import { findTotalsFault, renewTotals } from "./renew-totals.ts";
 import { computeScore, type Score } from "./score.ts";
+import {
+  oldestViolationChange,
+  type ViolationChange,
+  type ViolationPosition,
+  violationChanges,
+  violationPositionAt,
+} from "./violation-changes.ts";
 import { type ViolationsByOwner, violationsByOwner } from "./violation-owners.ts";
 import { listViolations, type ViolationFilter, type ViolationPage } from "./violations.ts";
 
@@ -110,6 +117,15 @@ export interface Compliance
     cursor: string | undefined,
     limit: number,
   ): Promise<{ violations: NewViolation[]; cursor: string; more: boolean }>;
+  /** For audit streams: the violations that evaluations found opened or resolved, in their order (violation-changes.ts). */
+  readonly violationChanges: {
+    /** Yields the changes after a position, until ten minutes ago. One request per 100 rows of changes. */
+    after(position: ViolationPosition): AsyncGenerator<ViolationChange>;
+    /** Returns the time of the oldest change that `after` would yield. Null if there is none. One request. */
+    oldest(position: ViolationPosition): Promise<string | null>;
+    /** Returns the position before the changes that are found from now on. */
+    now(): ViolationPosition;
+  };
   /**
    * For alerts: returns a page of current violations, the most severe first, without exempted ones. No cursor after the last
    * page.
@@ -294,6 +310,12 @@ export function createCompliance(deps: {
     },
 
     violations: async (filter, request) => await listViolations(tables, await readCurrentOverview(), filter, request),
+
+    violationChanges: {
+      after: (position) => violationChanges(tables, position, clock.now()),
+      oldest: (position) => oldestViolationChange(tables, position, clock.now()),
+      now: () => violationPositionAt(clock.now()),
+    },
 
     currentViolations: async (cursor, limit) =>
       await currentViolations(tables, await readCurrentOverview(), cursor, limit),

@@ -1,6 +1,7 @@
 /**
  * Violations that evaluations found for the first time, for alerts. Alerts read them with a cursor, so that none is missed. The
- * row keys are `0!<time of the evaluation>!<vault>!<attempt>!<number>`, so rows are sorted by time.
+ * row keys are `0!<time of the evaluation>!<vault>!<attempt>!<number>`, so rows are sorted by time. Audit streams read the same
+ * rows (violation-changes.ts).
  */
 import * as z from "zod";
 import { assetId, locationsOf } from "../inventory/asset.ts";
@@ -29,7 +30,7 @@ export interface NewViolation {
 }
 
 /** Longest time from an evaluation's timestamp to the write of its rows, including differences between clocks. */
-const MAX_WRITE_DELAY_MS = 10 * MINUTE_MS;
+export const MAX_WRITE_DELAY_MS = 10 * MINUTE_MS;
 /** After this time, rows of new violations are deleted. */
 const RETENTION_MS = 14 * DAY_MS;
 

@@ -5,7 +5,13 @@
 import * as z from "zod";
 import { ASSET_TYPES, type AssetType, fingerprint } from "../inventory/asset.ts";
 import { pack, unpackBytes } from "../platform/storage/packed-members.ts";
-import { type Failure, type NewViolationItem, NewViolationItems } from "./compliance-rows.ts";
+import {
+  type Failure,
+  type NewViolationItem,
+  NewViolationItems,
+  type ResolvedViolationItem,
+  ResolvedViolationItems,
+} from "./compliance-rows.ts";
 import { AssetFacts } from "./finding-facts.ts";
 
 /** Results of one asset: the codes of checks that it passes, and the failures. Not applicable checks are in neither. */
@@ -171,8 +177,12 @@ export function unpackFindings(bytes: Uint8Array, packedFacts?: Uint8Array): Fin
 export const findingsHash = (bytes: Uint8Array, packedFacts?: Uint8Array): string =>
   hashOf(unpackBytes(bytes, StoredFindings), unpackFacts(packedFacts));
 
-/** Maximum number of new violations in one row. */
+/** Maximum number of new or resolved violations in one row. */
 export const NEW_VIOLATIONS_PER_ROW = 1000;
 
 export const packNewViolations = (items: readonly NewViolationItem[]): Uint8Array<ArrayBuffer> => pack(items);
 export const unpackNewViolations = (bytes: Uint8Array): NewViolationItem[] => unpackBytes(bytes, NewViolationItems);
+
+export const packResolvedViolations = (items: readonly ResolvedViolationItem[]): Uint8Array<ArrayBuffer> => pack(items);
+export const unpackResolvedViolations = (bytes: Uint8Array): ResolvedViolationItem[] =>
+  unpackBytes(bytes, ResolvedViolationItems);

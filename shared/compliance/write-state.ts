@@ -20,6 +20,7 @@ import {
   type NewViolationItem,
   NewViolationRows,
   newViolationsKey,
+  type ResolvedViolationItem,
   type VaultState,
   VaultStates,
   vaultStateKey,
@@ -35,6 +36,7 @@ import {
   findingChunks,
   NEW_VIOLATIONS_PER_ROW,
   packNewViolations,
+  packResolvedViolations,
   packTallies,
   unpackTallies,
 } from "./packed-results.ts";
@@ -72,6 +74,7 @@ export async function commitState(previous: OpenedState, next: NewState): Promis
   const results = [...findingOperations(previous, next), ...detailOperations(previous, details, next.vault.name)];
   const operations = [
     ...newViolationOperations(previous, next),
+    ...resolvedViolationOperations(previous, next.vault, next.evaluatedAt, next.results),
     ...results,
     ...removalsOfUnwrittenRows(previous, results),
   ];
@@ -106,7 +109,11 @@ async function writeVaultRow(
  */
 export async function removeState(previous: OpenedState, vaultName: string, removedAt: string): Promise<void> {
   const { row, fence } = previous;
-  const operations = previous.isComplete ? removalsOfStoredRows(row) : removalsOfUnwrittenRows(previous, []);
+  const subscriptionId = row?.subscriptionId ?? "";
+  const operations = [
+    ...resolvedViolationOperations(previous, { name: row?.name ?? vaultName, subscriptionId }, removedAt, undefined),
+    ...(previous.isComplete ? removalsOfStoredRows(row) : removalsOfUnwrittenRows(previous, [])),
+  ];
   const vaultRowOperation = removalOfVaultRow(previous, vaultName, removedAt);
   if (vaultRowOperation.length > 0)
     await writeVaultRow(previous, vaultName, undefined, (mark) =>
@@ -298,6 +305,59 @@ function* newFailures(
 ): Generator<NewViolationItem> {
   for (const { code, since } of now) {
     if (!before?.some((failure) => failure.code === code)) yield [code, name, since, tags ?? {}];
+  }
+}
+
+/**
+ * Returns the writes of rows with failures that existed before and don't exist now.
+ *
+ * @param at - Time of the evaluation or removal, ISO 8601.
+ * @param results - The new results. Undefined: the vault was removed.
+ */
+function* resolvedViolationOperations(
+  previous: OpenedState,
+  { name, subscriptionId }: Pick<VaultRecord, "name" | "subscriptionId">,
+  at: string,
+  results: VaultResults | undefined,
+): Generator<Operation> {
+  const attemptId = randomUUID();
+  let chunk = 0;
+  let resolved: ResolvedViolationItem[] = [];
+  const createRow = () =>
+    put(NewViolationRows, newViolationsKey(at, name, attemptId, chunk++), {
+      name,
+      vaultId: "",
+      subscriptionId,
+      items: packNewViolations([]),
+      resolved: packResolvedViolations(resolved),
+    });
+  for (const item of listResolvedViolations(previous, name, results)) {
+    resolved.push(item);
+    if (resolved.length < NEW_VIOLATIONS_PER_ROW) continue;
+    yield createRow();
+    resolved = [];
+  }
+  if (resolved.length > 0) yield createRow();
+}
+
+function* listResolvedViolations(
+  { row, assets }: OpenedState,
+  vaultName: string,
+  results: VaultResults | undefined,
+): Generator<ResolvedViolationItem> {
+  yield* missingFailures(vaultName, row?.failures ?? [], results?.failed);
+  for (const [key, { name, failed }] of assets) {
+    if (failed.length > 0) yield* missingFailures(name, failed, results?.assets.get(key)?.failed);
+  }
+}
+
+function* missingFailures(
+  name: string,
+  before: Failure[],
+  now: Failure[] | undefined,
+): Generator<ResolvedViolationItem> {
+  for (const { code, since } of before) {
+    if (!now?.some((failure) => failure.code === code)) yield [code, name, since];
   }
 }
 

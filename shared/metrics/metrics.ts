@@ -12,6 +12,7 @@ import type { FailedMessages } from "../messages/failed-messages.ts";
 import type { Clock } from "../platform/runtime.ts";
 import { recordMetric } from "../platform/telemetry.ts";
 import { DAY_MS, SECOND_MS } from "../platform/time.ts";
+import type { AuditStreams } from "../siem/siem.ts";
 import { MAX_LISTED, type UnreadableRows } from "../unreadable-rows/unreadable-rows.ts";
 import { type Gauge, gaugesText, type Sample } from "./prometheus-text.ts";
 
@@ -27,8 +28,9 @@ const MESSAGE_WINDOW_MS = DAY_MS;
 export interface Metrics {
   /**
    * Returns the metrics in the text format of Prometheus. Values are read from rows at each call, so all instances return the
-   * same, and each series exists even before the first scan. Costs at most ten requests for up to 1,000 vaults, and two more
-   * for each further 1,000. Label values are from fixed lists, never names.
+   * same, and each series exists even before the first scan. Costs at most eleven requests for up to 1,000 vaults, two more
+   * for each further 1,000, and with audit streams two more and up to three for each stream. Label values are from fixed lists or IDs of audit streams, never
+   * names.
    */
   text(): Promise<string>;
   /** Sends the numbers of assets by status and the score to telemetry. Reads the same rows for them as `text`. */
@@ -40,11 +42,12 @@ export function createMetrics(deps: {
   compliance: Pick<Compliance, "scoreAndFrameworks">;
   discovery: Pick<Discovery, "lastEnded">;
   alerts: Pick<Alerts, "history" | "held">;
+  auditStreams: Pick<AuditStreams, "all" | "states">;
   failedMessages: Pick<FailedMessages, "countSince">;
   unreadableRows: Pick<UnreadableRows, "count">;
   clock: Clock;
 }): Metrics {
-  const { inventory, compliance, discovery, alerts, failedMessages, unreadableRows, clock } = deps;
+  const { inventory, compliance, discovery, alerts, auditStreams, failedMessages, unreadableRows, clock } = deps;
 
   /** `moment` is the time with the thresholds of the settings, which decide each asset's status. */
   async function readInventoryAndCompliance() {
@@ -55,13 +58,14 @@ export function createMetrics(deps: {
   return {
     async text() {
       const now = clock.now().getTime();
-      const [counts, scan, deliveries, held, failed, unreadable] = await Promise.all([
+      const [counts, scan, deliveries, held, failed, unreadable, streams] = await Promise.all([
         readInventoryAndCompliance(),
         discovery.lastEnded(),
         alerts.history.countsSince(new Date(now - DELIVERY_WINDOW_MS)),
         alerts.held.count(),
         failedMessages.countSince(new Date(now - MESSAGE_WINDOW_MS)),
         unreadableRows.count(),
+        auditStreams.all().then((streams) => auditStreams.states(streams)),
       ]);
       return gaugesText([
         ...inventoryGauges(counts.figures),
@@ -87,6 +91,7 @@ export function createMetrics(deps: {
           `Rows in the service's own tables that can't be read. At most ${MAX_LISTED} are counted.`,
           unreadable.listed,
         ),
+        ...streamGauges(streams, now),
       ]);
     },
 
@@ -160,6 +165,31 @@ const complianceGauges = ({ score, frameworks }: Awaited<ReturnType<Compliance["
     "Time of the last evaluation of any vault, in Unix seconds. 0 if there was none.",
     seconds(score.evaluatedAt),
   ),
+];
+
+/** @param now - In milliseconds since 1970. */
+const streamGauges = (streams: Awaited<ReturnType<AuditStreams["states"]>>, now: number): Gauge[] => [
+  {
+    name: "lifecycle_audit_stream_lag_entries",
+    help: "Sealed audit entries that an audit stream has not sent.",
+    samples: streams.map(({ streamId, lag }) => ({ labels: { stream: streamId }, value: lag.entries ?? 0 })),
+  },
+  {
+    name: "lifecycle_audit_stream_lag_seconds",
+    help: "Age of the oldest sealed entry or violation that an audit stream has not sent, rounded up to its interval of ten minutes. 0 if everything is sent.",
+    samples: streams.map(({ streamId, lag }) => ({
+      labels: { stream: streamId },
+      value: lag.since === null ? 0 : roundToMilliseconds(Math.max(0, now - Date.parse(lag.since)) / SECOND_MS),
+    })),
+  },
+  {
+    name: "lifecycle_audit_stream_failing",
+    help: "1 if the receiver of an audit stream did not accept the last batch, or another program changed the stream's position. Otherwise 0.",
+    samples: streams.map(({ streamId, state }) => ({
+      labels: { stream: streamId },
+      value: state === "failing" || state === "broken" ? 1 : 0,
+    })),
+  },
 ];
 
 function scanGauges(scan: EndedScan | undefined): Gauge[] {

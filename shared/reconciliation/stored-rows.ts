@@ -55,6 +55,7 @@ import * as rotation from "../rotation/rotation.ts";
 import { SecretlessPointers, SecretlessRuns } from "../rotation/secretless-run.ts";
 import { secretRows } from "../secrets/stored-secrets.ts";
 import { SettingsRow } from "../settings/settings.ts";
+import { Progress as AuditStreamProgress, Streams as AuditStreamRows } from "../siem/stream.ts";
 import { Configuration, Logins } from "../sso/configuration.ts";
 import { Request } from "../sso/sign-in-requests.ts";
 import { UsedMessage } from "../sso/used-messages.ts";
@@ -223,6 +224,9 @@ export const OTHER_ROWS: readonly StoredKind[] = [
   rows(b2c.Notices, "tenants", "n|*"),
   rows(secretRows("B2c"), "tenants", "secret|*"),
   ...runs(b2c.Runs, "runs:*"),
+  rows(AuditStreamRows, "streams", "stream|*"),
+  rows(AuditStreamProgress, "streams", "progress|*"),
+  rows(secretRows("AuditStreams"), "streams", "secret|*"),
   rows(DevopsSettings, "devops", "settings"),
   rows(ProofRow, "proofs|*", "*"),
 

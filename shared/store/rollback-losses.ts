@@ -55,6 +55,19 @@ const LOSSES: readonly Loss[] = [
     line: (count) => `Alert rules of the type staleEndpoint: ${count}. This build can't read them. Delete them first.`,
   },
   {
+    table: "AlertRules",
+    upTo: "b545d8e2",
+    isIn: ({ alertType }) => alertType === "auditStreamFailing",
+    line: (count) =>
+      `Alert rules of the type auditStreamFailing: ${count}. This build can't read them. Delete them first.`,
+  },
+  {
+    table: "AuditStreams",
+    upTo: "b545d8e2",
+    isIn: ({ destination }) => destination !== undefined,
+    line: (count) => `Audit streams: ${count}. This build sends nothing to them. A later build continues them.`,
+  },
+  {
     table: "RotationPolicies",
     upTo: "7af1c37d",
     isIn: ({ maintenanceWindow_json: window }) => window !== undefined,

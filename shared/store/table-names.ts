@@ -14,6 +14,7 @@ export const TABLE_NAMES = [
   "AuditDigests",
   "AuditEntries",
   "AuditIndex",
+  "AuditStreams",
   "B2c",
   "CertificateEndpoints",
   "Compliance",

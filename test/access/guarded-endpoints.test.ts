@@ -24,6 +24,7 @@ const GUARDED = [
   "POST /api/automation/sync/records",
   "POST /approvals/{approval_id}/approve",
   "POST /approvals/{approval_id}/reject",
+  "POST /audit/streams",
   "POST /auth/tokens",
   "POST /auth/users",
   "PUT /api/automation/rotation/apps/{app_id}/policy",
@@ -31,6 +32,7 @@ const GUARDED = [
   "PUT /api/settings/features",
   "PUT /api/settings/integrations/devops",
   "PUT /api/settings/integrations/devops/copies",
+  "PUT /audit/streams/{stream_id}",
   "PUT /auth/sso/config",
   "PUT /auth/users/{user_id}",
 ];
@@ -98,6 +100,9 @@ const NOT_GUARDED: Record<string, string[]> = {
     "POST /api/automation/sync/records/{record_id}/plan",
     "DELETE /api/automation/sync/providers/{provider}",
     "POST /api/settings/integrations/devops/test",
+    "DELETE /audit/streams/{stream_id}",
+    "POST /audit/streams/{stream_id}/test",
+    "POST /audit/streams/{stream_id}/rotate-secret",
   ],
   "signs in or out, ends a session or token, unlocks a user, or asks for the user's own password": [
     "POST /auth/login",

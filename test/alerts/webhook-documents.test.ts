@@ -70,7 +70,7 @@ test("the AsyncAPI document has each event once, and its references lead to what
   const document: Any = await (await fetch(`${service.url}/asyncapi.json`)).json();
   expect([document.asyncapi, document.operations.sendAlert.action]).toEqual(["3.0.0", "send"]);
   const types = ALERT_TYPES.map((type) => `lifecycle.alert.${type}`);
-  expect(Object.keys(document.components.messages)).toEqual(types);
+  expect(Object.keys(document.components.messages)).toEqual([...types, "lifecycle.stream.batch"]);
   expect(Object.keys(document.channels.alerts.messages)).toEqual(types);
   const references = [...JSON.stringify(document).matchAll(/"\$ref":"([^"]+)"/g)].map(([, reference]) => reference!);
   expect(references.length).toBeGreaterThan(2 * types.length);

@@ -4,6 +4,7 @@
  */
 import type { Service } from "../support/service.ts";
 import { ruleEndpoints, sentAlertEndpoints, snoozeEndpoints } from "./alert-endpoints.ts";
+import { auditStreamEndpoints } from "./audit-stream-endpoints.ts";
 import { b2cEndpoints } from "./b2c-endpoints.ts";
 import type { ChangingEndpoint } from "./changing-endpoint.ts";
 import { complianceEndpoints } from "./compliance-endpoints.ts";
@@ -31,6 +32,7 @@ export function changingEndpoints(service: Service, token: () => string): Changi
     ...ruleEndpoints(context),
     ...snoozeEndpoints(context),
     ...sentAlertEndpoints(context),
+    ...auditStreamEndpoints(context),
     ...complianceEndpoints(context),
     ...retentionEndpoints(context),
     ...devopsEndpoints(context),

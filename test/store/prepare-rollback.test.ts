@@ -48,6 +48,18 @@ const IGNORED: { table: string; columns: Record<string, string>; upTo: EarlierBu
     line: "Alert rules of the type staleEndpoint: 1.",
   },
   {
+    table: "AlertRules",
+    columns: { alertType: "auditStreamFailing" },
+    upTo: NEWEST,
+    line: "Alert rules of the type auditStreamFailing: 1.",
+  },
+  {
+    table: "AuditStreams",
+    columns: { destination: "webhook" },
+    upTo: NEWEST,
+    line: "Audit streams: 1.",
+  },
+  {
     table: "RotationPolicies",
     columns: { maintenanceWindow_json: "{}" },
     upTo: "7af1c37d",

@@ -137,6 +137,7 @@ const TIMERS = [
   "evaluateAlerts",
   "cleanUpAlerts",
   "sealAudit",
+  "sendAuditStreams",
   "discoverDueTenants",
   "cleanUpTenants",
   "evaluateDueCompliance",

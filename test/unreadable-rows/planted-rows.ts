@@ -46,6 +46,13 @@ import {
 import { ROTATIONS, RotationEvents, RotationPointers } from "../../shared/rotation/rotation.ts";
 import { RUNS, SecretlessPointers, SecretlessRuns } from "../../shared/rotation/secretless-run.ts";
 import { secretRows } from "../../shared/secrets/stored-secrets.ts";
+import {
+  Progress as AuditStreamProgress,
+  Streams as AuditStreamRows,
+  progressKey,
+  STREAMS,
+  streamKey,
+} from "../../shared/siem/stream.ts";
 import { Configuration, Logins, SSO, UNCONFIGURED } from "../../shared/sso/configuration.ts";
 import { Request } from "../../shared/sso/sign-in-requests.ts";
 import { UsedMessage } from "../../shared/sso/used-messages.ts";
@@ -212,6 +219,25 @@ async function plantAutomation(tables: Tables, vaultName: string): Promise<void>
     failures: 0,
   });
   await tables.put(keyRotation.ActiveRuns, KEY_ROTATIONS, keyRotation.activeKey(vaultKey), { runId: ID });
+  const at = { createdAt: SINCE, createdBy: "admin", updatedAt: SINCE, updatedBy: "admin" };
+  await tables.put(AuditStreamRows, STREAMS, streamKey(ID), {
+    streamId: ID,
+    name: "planted",
+    destination: "eventHubs",
+    content: ["audit", "violations"],
+    enabled: false,
+    endpoint: "https://evhns-lifecycle.servicebus.localhost",
+    eventHub: "audit",
+    ...at,
+  });
+  await tables.put(AuditStreamProgress, STREAMS, progressKey(ID), {
+    streamId: ID,
+    audit: { interval: "2026-11-21T10:00Z", entries: 0 },
+    violations: { key: "0!2026-11-21T10:00:00.000Z", index: 0 },
+    sent: 0,
+    failures: 0,
+  });
+  await tables.put(secretRows("AuditStreams"), STREAMS, `secret|${ID}`, { since: UNTIL });
 
   await tables.put(DevopsSettings, DEVOPS, SETTINGS, { projectIds: [], copies: [], revision: "1", ...CHANGED });
   const proof = { appId: GUID, tenantId: GUID, provedAt: SINCE };

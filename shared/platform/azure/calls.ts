@@ -54,8 +54,8 @@ export const CALL_LIMITS: CallLimits = {
 export interface Route {
   target: CallTarget;
   /**
-   * Schema of a successful response with status 200. `nothing`: success is 204, without a body. `accepted`: success is 200, 202
-   * or 204, and the body is not checked. `upserted`: success is 201 (created) or 204 (updated), and the body is not read.
+   * Schema of a successful response with status 200. `nothing`: success is 204, without a body. `accepted`: success is 200, 201,
+   * 202 or 204, and the body is not checked. `upserted`: success is 201 (created) or 204 (updated), and the body is not read.
    * `parsedByClient`: success is 200, and the SDK client parses the body.
    */
   answer: z.ZodType | "nothing" | "accepted" | "upserted" | "parsedByClient";
@@ -157,7 +157,7 @@ const commonHeaders = loadOnce(async (): Promise<Record<string, string>> => {
 export interface SentRequest {
   method?: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
   url: string;
-  /** Sent as JSON. */
+  /** Sent as JSON, with the content type `application/json` unless `headers` has another one. */
   body?: object | undefined;
   headers?: Record<string, string>;
   /** Receives the headers of the response. */
@@ -181,7 +181,7 @@ export async function createSender(options: CallPolicyOptions, requestIdHeader =
     const request = createPipelineRequest({
       url,
       method,
-      headers: createHttpHeaders({ ...common, [requestIdHeader]: randomUUID(), ...headers, ...type }),
+      headers: createHttpHeaders({ ...common, [requestIdHeader]: randomUUID(), ...type, ...headers }),
       ...(body && { body: JSON.stringify(body) }),
     });
     const { response, json } = await send(request, (each) => client.sendRequest(each));
@@ -343,7 +343,7 @@ function readResponse(
 function successOf(answer: Route["answer"]): readonly number[] {
   if (answer === "nothing") return [204];
   if (answer === "upserted") return [201, 204];
-  return answer === "accepted" ? [200, 202, 204] : [200];
+  return answer === "accepted" ? [200, 201, 202, 204] : [200];
 }
 
 /** Returns the failure of a response, or a part of a response, that does not match its documented schema. */

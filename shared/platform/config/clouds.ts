@@ -22,6 +22,8 @@ export interface CloudEndpoints {
   resourceDomains: ResourceDomains;
   /** Audience of Entra tokens for PostgreSQL and MySQL flexible servers. */
   databaseAudience: string;
+  /** Audience of Entra tokens for the Logs Ingestion API. */
+  logsIngestionAudience: string;
   /** Address of Azure Maps, which is the same for all accounts. Undefined in clouds without Azure Maps. */
   maps?: string;
 }
@@ -38,6 +40,8 @@ export interface ResourceDomains {
   batch: readonly string[];
   containerRegistry: readonly string[];
   postgresql: readonly string[];
+  /** Data collection endpoints of Azure Monitor. */
+  logsIngestion: readonly string[];
 }
 
 /**
@@ -72,8 +76,10 @@ const CLOUDS: Record<string, CloudEndpoints> = {
       batch: ["batch.azure.com"],
       containerRegistry: ["azurecr.io"],
       postgresql: ["postgres.database.azure.com"],
+      logsIngestion: ["ingest.monitor.azure.com"],
     },
     databaseAudience: "https://ossrdbms-aad.database.windows.net",
+    logsIngestionAudience: "https://monitor.azure.com",
     maps: "https://atlas.microsoft.com",
   },
   AzureChinaCloud: {
@@ -97,8 +103,10 @@ const CLOUDS: Record<string, CloudEndpoints> = {
       batch: ["batch.chinacloudapi.cn"],
       containerRegistry: ["azurecr.cn"],
       postgresql: ["postgres.database.chinacloudapi.cn"],
+      logsIngestion: ["ingest.monitor.azure.cn"],
     },
     databaseAudience: "https://ossrdbms-aad.database.chinacloudapi.cn",
+    logsIngestionAudience: "https://monitor.azure.cn",
   },
   AzureUSGovernment: {
     authorityHost: "https://login.microsoftonline.us",
@@ -121,8 +129,10 @@ const CLOUDS: Record<string, CloudEndpoints> = {
       batch: ["batch.usgovcloudapi.net"],
       containerRegistry: ["azurecr.us"],
       postgresql: ["postgres.database.usgovcloudapi.net"],
+      logsIngestion: ["ingest.monitor.azure.us"],
     },
     databaseAudience: "https://ossrdbms-aad.database.usgovcloudapi.net",
+    logsIngestionAudience: "https://monitor.azure.us",
     maps: "https://atlas.azure.us",
   },
 };
@@ -156,6 +166,7 @@ export function cloudEndpoints(env: {
     appConfigurationSuffix: env.AZURE_APP_CONFIGURATION_SUFFIX ?? defaults.appConfigurationSuffix,
     storageSuffix: defaults.storageSuffix,
     databaseAudience: defaults.databaseAudience,
+    logsIngestionAudience: defaults.logsIngestionAudience,
     resourceDomains: domains === undefined ? defaults.resourceDomains : sameForAll(defaults.resourceDomains, domains),
     ...(maps !== undefined && { maps }),
   };

@@ -106,7 +106,7 @@ const cloud = {
     .register(VALUE_FORMATS, { form: "domains, comma separated" })
     .optional()
     .describe(
-      "Domains of other Azure resources. A rotation tests a new key with a request only if the resource's address is in one of them.",
+      "Domains of other Azure resources. A rotation tests a new key, and an audit stream sends its events, only if the resource's address is in one of them.",
     ),
   AZURE_MAPS_ENDPOINT: httpsUrl.optional().describe("Address of Azure Maps, with which a rotation tests a new key."),
   AZURE_GRAPH_ENDPOINT: httpsUrl.optional().describe("Address of Microsoft Graph."),

@@ -21,6 +21,7 @@ export const TYPES: Record<Rule["alertType"], string> = {
   unexpectedReader: "Asset was read by an unexpected identity",
   rowUnreadable: "Stored row can't be read",
   staleEndpoint: "Endpoint does not serve the current certificate",
+  auditStreamFailing: "Audit stream does not reach its receiver",
 };
 
 /** Returns whether rules of this type have thresholds in days before expiry. */

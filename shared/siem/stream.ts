@@ -1,0 +1,91 @@
+import * as z from "zod";
+import { entity } from "../platform/storage/entity.ts";
+import { StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
+import { secretReference } from "../secrets/stored-secrets.ts";
+
+/**
+ * Rows of audit streams. A stream sends audit entries, their digests and changes of violations to a SIEM: a webhook, a table of
+ * Azure Monitor, or an event hub. All rows are in one partition: the streams, their progress, and the rows of their secrets.
+ */
+
+export const DESTINATIONS = ["webhook", "logsIngestion", "eventHubs"] as const;
+export type DestinationKind = (typeof DESTINATIONS)[number];
+/** `audit`: audit entries and digests. `violations`: violations that were opened or resolved. */
+export const CONTENTS = ["audit", "violations"] as const;
+export type Content = (typeof CONTENTS)[number];
+
+/** Maximum number of streams. All streams run in one execution of a timer. */
+export const MAX_STREAMS = 10;
+
+const stream = z.object({
+  streamId: z.string(),
+  name: z.string(),
+  destination: z.enum(DESTINATIONS),
+  content: z.array(z.enum(CONTENTS)),
+  enabled: z.boolean(),
+  /** Webhook: the host of its URL, and the secret with the URL and the signing keys. */
+  host: z.string().optional(),
+  secret: secretReference.optional(),
+  /** Address of the data collection endpoint or of the Event Hubs namespace. */
+  endpoint: z.string().optional(),
+  ruleId: z.string().optional(),
+  streamName: z.string().optional(),
+  eventHub: z.string().optional(),
+  createdAt: z.string(),
+  createdBy: z.string(),
+  updatedAt: z.string(),
+  updatedBy: z.string(),
+});
+export type StreamRecord = z.infer<typeof stream>;
+
+const progress = z.object({
+  streamId: z.string(),
+  /** The position in the sealed audit log (shared/audit/sealed-log.ts). */
+  audit: z.object({
+    interval: z.string(),
+    after: z.object({ interval: z.string(), rowKey: z.string() }).optional(),
+    entries: z.int(),
+  }),
+  /** The position among the changes of violations (shared/compliance/violation-changes.ts). */
+  violations: z.object({ key: z.string(), index: z.int() }),
+  /** Number of events that the receiver accepted. */
+  sent: z.int(),
+  lastSentAt: z.string().optional(),
+  /** The worker that holds the lease. */
+  worker: z.string().optional(),
+  /** Number of failed attempts since the last success. */
+  failures: z.int(),
+  failingSince: z.string().optional(),
+  /** Why the last attempt failed. Never contains a part of a URL except its host. */
+  error: z.string().optional(),
+  nextAttemptAt: z.string().optional(),
+});
+export type ProgressRecord = z.infer<typeof progress>;
+
+const TABLE = "AuditStreams";
+export const STREAMS = "streams";
+/** Signed, because they decide where the audit log is sent. */
+export const Streams = entity(TABLE, stream, { signed: true });
+/** Signed, so that nobody who can only write tables can make a stream skip entries. */
+export const Progress = entity(TABLE, progress, { signed: true });
+export const STREAM_PREFIX = "stream|";
+export const streamKey = (streamId: string): string => `${STREAM_PREFIX}${streamId}`;
+export const progressKey = (streamId: string): string => `progress|${streamId}`;
+
+/** Reads the progress of a stream. `missing` or `changed` if another program removed or changed its row. */
+export async function readProgress(tables: Tables, streamId: string): Promise<ProgressRecord | "missing" | "changed"> {
+  try {
+    return (await tables.get(Progress, STREAMS, progressKey(streamId))) ?? "missing";
+  } catch (error) {
+    if (error instanceof StorageCorrupt) return "changed";
+    throw error;
+  }
+}
+
+/** The secret of a webhook, in the service's own key vault. */
+export const StreamSecret = z.object({
+  url: z.string(),
+  /** Signing keys, newest first. */
+  keys: z.array(z.object({ key: z.string(), until: z.string().optional() })),
+});
+export type StreamSecret = z.infer<typeof StreamSecret>;
