@@ -406,7 +406,7 @@ const getAlertHistoryEntry = endpoint({
   handle: async ({ params, services }) => ok(await historyEntry(params.entry_id, services)),
 });
 
-/** A repeat of a decision about a held notification returns the history entry as it is then. */
+/** A repeat of a decision about a held notification returns the current history entry. */
 const repeatOfHeld: Repeat<Services, unknown, z.infer<typeof HistoryEntry>> = {
   idOf: ({ id }) => id,
   answer: ({ id, services }) => historyEntry(id, services),

@@ -65,7 +65,7 @@ const getApproval = endpoint({
   handle: async ({ params, services }) => ok(await services.approvals.get(params.approval_id)),
 });
 
-/** A decision that is sent again with its `Idempotency-Key` is answered with the approval as it is now. */
+/** A decision that is sent again with its `Idempotency-Key` is answered with the current approval. */
 const repeat: Repeat<Services, unknown, ApprovalView> = {
   idOf: ({ id }) => id,
   answer: ({ id, services }) => services.approvals.get(id),

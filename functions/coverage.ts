@@ -77,7 +77,7 @@ const getCoverage = endpoint({
   route: "api/coverage",
   summary: "Get the coverage of scans and discoveries",
   description:
-    "Returns how many subscriptions, vaults, applications and B2C tenants the last scans and discoveries read, and what is missing with the fix. Resources that the service's identity can't list are unknown, so they are not part of the totals.",
+    "Returns how many subscriptions, vaults, applications and B2C tenants the last scans and discoveries read, and the gaps with their fixes. Resources that the service's identity can't list are unknown, so they are not part of the totals.",
   tag: "Discovery",
   access: "user",
   tier: "core",

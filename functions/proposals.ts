@@ -45,7 +45,7 @@ const getProposal = endpoint({
   handle: async ({ params, services }) => ok(await services.proposals.get(params.proposal_id)),
 });
 
-/** A decision that is sent again with its `Idempotency-Key` is answered with the proposal as it is now. */
+/** A decision that is sent again with its `Idempotency-Key` is answered with the current proposal. */
 const repeat: Repeat<Services, unknown, ProposalView> = {
   idOf: ({ id }) => id,
   answer: ({ id, services }) => services.proposals.get(id),

@@ -31,7 +31,7 @@ import { confirmationsFor } from "./rotation-confirmations.ts";
 import type { Services } from "./services.ts";
 
 /*
- * Endpoints and queue handlers of credentials of Azure resources: pairs of keys of which vault secrets store one, and registered
+ * Endpoints and queue handlers of credentials of Azure resources: pairs of keys, one of each in a vault secret, and registered
  * pairs of database users. The service finds keys by comparing the values of secrets with them.
  */
 
@@ -198,8 +198,8 @@ const getCredential = endpoint({
 });
 
 /**
- * A repeat with the same Idempotency-Key returns the rotation of the first request as it is then. The plan of a dry run has no ID, so
- * its repeat plans again.
+ * A repeat with the same Idempotency-Key returns the current state of the first request's rotation. The plan of a dry run has no
+ * ID, so its repeat plans again.
  */
 const repeat: Repeat<Services, unknown, z.input<typeof RotationView>> = {
   idOf: ({ rotationId }) => rotationId,

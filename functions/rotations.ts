@@ -34,8 +34,8 @@ const READABLE_WITHOUT_LICENSE =
   "A rotation that started under a PRO license can be read and ended without one. Otherwise, a PRO license is required (403).";
 
 /**
- * A repeat with the same Idempotency-Key returns the rotation of the first request as it is then. The plan of a dry run has no ID, so
- * its repeat plans again.
+ * A repeat with the same Idempotency-Key returns the current state of the first request's rotation. The plan of a dry run has no
+ * ID, so its repeat plans again.
  */
 const repeat: Repeat<Services, unknown, z.input<typeof RotationView>> = {
   idOf: ({ rotationId }) => rotationId,

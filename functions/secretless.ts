@@ -33,7 +33,7 @@ const base = "api/automation/rotation";
 const DEFAULT_DAYS = 30;
 const EXAMPLE_KEY = "116f5804-91fd-429e-a627-7912a2486d82";
 
-/** A repeat with the same Idempotency-Key returns the run of the first request as it is then. */
+/** A repeat with the same Idempotency-Key returns the current state of the first request's run. */
 const repeat: Repeat<Services, unknown, z.input<typeof RunView>> = {
   idOf: ({ runId }) => runId,
   answer: async ({ id, services }) => runView(await services.secretlessRuns.get(id)),
@@ -61,7 +61,7 @@ const replaceSecret = endpoint({
   route: `${base}/apps/{app_id}/secretless`,
   summary: "Replace a client secret by federated credentials",
   description:
-    "Starts a run in the background: checks the plan, adds the federated credentials, converts service connections of Azure DevOps, watches the sign-ins until nobody used the secret for `idleDays`, and then removes it. What no log shows must be confirmed first (POST …/confirm). Follow the run with GET. Only for a secret with the verdict `possible` (409). A value that does not fit the report is rejected (400), and one that the workload does not present, as far as Azure shows it, too (409). With dryRun: true the answer is the plan.",
+    "Starts a run in the background: checks the plan, adds the federated credentials, converts service connections of Azure DevOps, watches the sign-ins until the secret was unused for `idleDays`, and then removes it. Blind spots of the logs must be confirmed first (POST …/confirm). Follow the run with GET. Returns 409 for a secret without the verdict `possible`, 400 for a value that does not match the report, and 409 for a value that the workload does not present, as far as Azure shows it. With dryRun: true the answer is the plan.",
   tag,
   access: "admin",
   tier: "pro",

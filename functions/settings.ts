@@ -59,7 +59,7 @@ async function turnsOff({ settings }: Services, key: string, required: Confirmat
 }
 
 /**
- * Rejects a change that nobody could undo. To turn on `requireStepUp`, the user must have confirmed a step-up. To turn on
+ * Rejects a change that no administrator could undo. To turn on `requireStepUp`, the user must have confirmed a step-up. To turn on
  * `requireApproval`, there must be two administrators.
  *
  * @throws {Problem} stepUpRequired, conflict

@@ -3,7 +3,7 @@ import type { Finding } from "../../shared/platform/storage/signed-partitions.ts
 import { RollbackRefused } from "../../shared/store/prepare-rollback.ts";
 import type { Services } from "../services.ts";
 
-/** What the reasons of a finding mean to the person who decides. */
+/** Explanations of the reasons of a finding, for the person who decides. */
 const MEANINGS: Record<Finding["reason"], string> = {
   changed: "changed or moved by another program, or signed with a key that the vault does not have",
   unsigned: "written by another program",

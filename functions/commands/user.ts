@@ -74,8 +74,8 @@ const NewUserOptions = UserOptions.extend({
 type Command = (access: Access, options: Options, caller: Caller, settings: Settings) => Promise<void>;
 
 /**
- * The actor that reads and ends tokens and sessions of other users, which only an administrator can do. Of the kinds of
- * credentials, only `entra` needs no ID of a token or session.
+ * The actor that reads and ends tokens and sessions of other users, which only an administrator can do. The only kind
+ * of credential without an ID of a token or session is `entra`.
  */
 const ADMINISTRATOR: Actor = { username: "system", role: "admin", credential: { kind: "entra" } };
 

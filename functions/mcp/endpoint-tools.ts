@@ -23,7 +23,7 @@ const PAGE = ["limit", "cursor"];
 export const ENDPOINT_TOOLS: readonly EndpointTool[] = [
   {
     name: "what_expires",
-    title: "What expires?",
+    title: "Expiring assets",
     description:
       "Lists secrets, keys, certificates and credentials that expire before a date, the earliest first. Already expired ones are included unless expiresAfter is given.",
     endpoint: "listAssets",
@@ -56,14 +56,14 @@ export const ENDPOINT_TOOLS: readonly EndpointTool[] = [
   },
   {
     name: "what_changed",
-    title: "What changed?",
+    title: "Recent changes",
     description: "Lists assets that were added, changed or removed in a period, the newest first.",
     endpoint: "listAssetChanges",
     parameters: ["since", "until", "change", "type", "vault", "subscription", ...PAGE],
   },
   {
     name: "what_is_unread",
-    title: "What is unread?",
+    title: "Coverage gaps",
     description:
       "Returns which subscriptions, vaults and applications the service could not read, why, and how to fix it. Use it before you say that something does not exist.",
     endpoint: "getCoverage",
@@ -87,13 +87,13 @@ export const ENDPOINT_TOOLS: readonly EndpointTool[] = [
     name: "why_is_this_critical",
     title: "Why is this critical?",
     description:
-      "Returns the blast radius of a secret: what breaks if it expires or is replaced, and what is unknown (PRO).",
+      "Returns the blast radius of a secret: the consumers that fail if it expires or is replaced, and the unknown ones (PRO).",
     endpoint: "getBlastRadius",
     parameters: ["secret_id"],
   },
   {
     name: "who_uses_this",
-    title: "Who uses this?",
+    title: "Consumers of an asset",
     description: "Lists the resources that use assets: apps, pipelines, gateways. Filter by asset or vault (PRO).",
     endpoint: "listDependencies",
     parameters: ["assetId", "vault", "kind", "environment", "resolved", ...PAGE],
@@ -122,7 +122,7 @@ export const ENDPOINT_TOOLS: readonly EndpointTool[] = [
   {
     name: "certificate_renewals_due",
     title: "Certificate renewals due",
-    description: "Lists certificates with who renews them, when the renewal is due, and which ones nobody renews.",
+    description: "Lists certificates with who renews them, when the renewal is due, and which ones have no renewer.",
     endpoint: "listCertificateReadiness",
     parameters: ["vault", "subscription", "failing", ...PAGE],
   },

@@ -22,7 +22,7 @@ import { argumentsSchema, type ObjectSchema, queryNames, requestSchema } from ".
 type Endpoints = readonly Endpoint<Services>[];
 export type ToolCaller = InProcessCaller<Services>;
 
-/** A call of a tool: what it returns, and the endpoint that it called, if any, for the audit log. */
+/** Result of a tool call, with the endpoint that the tool called, if any, for the audit log. */
 export interface ToolAnswer {
   text: string;
   endpoint?: string;

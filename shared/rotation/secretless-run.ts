@@ -97,7 +97,7 @@ const Watch = z.object({
   idleDays: z.int(),
   /** Whether a complete log shows it. */
   isLogged: z.boolean(),
-  /** What no log shows. The secret is not removed until a person has confirmed these codes. */
+  /** Blind spots of the logs. The secret is not removed until a person has confirmed these codes. */
   blindSpots: z.array(BlindSpot),
 });
 export type RunWatch = z.infer<typeof Watch>;

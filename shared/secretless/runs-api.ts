@@ -186,7 +186,7 @@ export const RunView = z
         lastUsedAt: instant.meta({ description: "Last logged sign-in with the secret." }),
         idleDays: z.int().meta({ description: "Whole days without a sign-in since then." }),
         logged: z.boolean().meta({ description: "Whether complete logs show it. Otherwise only the time passed." }),
-        blindSpots: z.array(BlindSpot).meta({ description: "What no log shows." }),
+        blindSpots: z.array(BlindSpot).meta({ description: "Uses of the secret that no log shows." }),
         unconfirmed: z.array(z.string()).meta({
           example: ["userSignIns"],
           description: "Codes of the blind spots that no person has accepted. They keep the secret from being removed.",

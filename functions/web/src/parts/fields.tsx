@@ -202,7 +202,7 @@ export function LongField({
 }
 
 /**
- * A list of short texts, such as email addresses. Enter or the button adds what is typed, also several at once. A text that is
+ * A list of short texts, such as email addresses. Enter or the button adds the typed texts, also several at once. A text that is
  * typed but not added counts too, so that one address needs no extra step. `fieldEntries` reads the entries.
  *
  * @param props.noun - The entry, such as "address", for the button.

@@ -119,8 +119,8 @@ function matchesOf({ pages }: { pages: { items: Match[] }[] }, keyId: string) {
 }
 
 /**
- * The button "Rotate secret" of an application without blockers. It is not available while there are candidates of which none is
- * confirmed: the next step is then the test of a match, which `RotationReadiness` offers.
+ * The button "Rotate secret" of an application without blockers. The button is not available while there are only unconfirmed candidates:
+ * the next step is then the test of a match, which `RotationReadiness` offers.
  */
 export function RotateConfirmed(props: ComponentProps<typeof RotateClientSecret>) {
   const { application, credential } = props;

@@ -6,7 +6,7 @@ import { textsOfKind } from "./key-credential.ts";
 
 type Rotation = Schemas["Rotation"];
 
-/** Returns the name of what is rotated: an application, a vault secret, or an Azure resource whose key is rotated. */
+/** Returns the name of the rotated object: an application, a vault secret, or an Azure resource whose key is rotated. */
 export function subjectOf({
   appName,
   appId,
@@ -182,6 +182,6 @@ export const MATCH_EVIDENCE = {
   conflict: "its tag and content type name different credentials",
 } as const satisfies Record<Schemas["RotationMatch"]["evidence"][number], string>;
 
-/** Explains the term "match" on pages whose next step is to test or confirm one. */
+/** Explains the term "match" on pages whose next step tests or confirms a match. */
 export const MATCH_MEANING =
   "A match is a key vault secret that may store the client secret. Before the first rotation, test or confirm which one does, so that the rotation saves the new secret there.";

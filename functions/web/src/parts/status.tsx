@@ -24,7 +24,7 @@ export const STATUS_TEXTS = {
   healthy: "healthy",
 } as const satisfies Record<Status, string>;
 
-/** What each status means, for tooltips. */
+/** Explanations of the statuses, for tooltips. */
 const STATUS_MEANINGS = {
   expired: "the expiry date has passed",
   critical: "it expires within the first threshold of the settings, or the renewal of the certificate is very late",

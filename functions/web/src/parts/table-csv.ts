@@ -17,5 +17,5 @@ export function csvOf(table: HTMLTableElement): string {
  */
 const FORMULA = /^[\s\p{Cc}\p{Cf}]*[=+\-@|%\uFF1D\uFF0B\uFF0D\uFF20]|^[\t\r\n]/u;
 
-/** Quotes a value. One that is like a formula gets an apostrophe. */
+/** Quotes a value. A value that looks like a formula gets an apostrophe. */
 const quoted = (value: string): string => `"${(FORMULA.test(value) ? `'${value}` : value).replaceAll('"', '""')}"`;

@@ -8,7 +8,7 @@ import { type Attention, useAttention } from "./attention.ts";
 import { useStyles } from "./styles.ts";
 
 const useItemStyles = makeStyles({
-  // The count is generated content without alternative text: the link's description says what is counted.
+  // The count is generated content without alternative text: the link's description names the counted objects.
   counted: {
     // Fluent UI marks the selected item with "::after".
     "::before": {

@@ -78,7 +78,7 @@ function planText({ state, pickUpSeconds, message }: Consumer): string {
   return `uses the new version by itself within ${Math.round(pickUpSeconds / 3600)} h`;
 }
 
-/** The card of a key's page with its latest rotation. Nothing if there is none. */
+/** The card of a key's page with its latest rotation. Null if the key was never rotated. */
 export function KeyRotation({ assetId }: { assetId: string }) {
   return useMay()("listKeyRotations") ? <Latest assetId={assetId} /> : null;
 }

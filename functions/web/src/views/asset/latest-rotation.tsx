@@ -25,7 +25,7 @@ interface Props {
   startedRotationId: string | undefined;
 }
 
-/** The card of an asset's page with the steps of its latest rotation. Nothing if there is none. */
+/** The card of an asset's page with the steps of its latest rotation. Null if the asset was never rotated. */
 export function LatestRotation({ assetId, startedRotationId }: Props) {
   const may = useMay();
   if (!may("listRotations") || !may("getRotation") || !may("listRotationCredentials")) return null;
@@ -84,7 +84,7 @@ function Steps({ rotationId, assetId }: Pick<Props, "assetId"> & { rotationId: s
     previousStatus.current = status;
     if (hasChanged && (status === "overlapping" || status === "completed"))
       void queries.invalidateQueries({
-        // Of the queries about rotations, only the key in use changes. This rotation is polled anyway.
+        // The only other query about rotations that changes is the key in use. This rotation is polled anyway.
         predicate: ({ queryKey: [, path] }) =>
           !String(path).includes("/rotation/") || String(path).includes("/rotation/credentials"),
       });

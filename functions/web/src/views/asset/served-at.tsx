@@ -124,7 +124,7 @@ const columnsOf = (assetId: string): Column<Served>[] => [
 
 /** Whether the endpoint serves the current version, as text and color. */
 function StateBadge({ row: { current, late, problems } }: { row: Served }) {
-  // What is served at a blocked address now is unknown.
+  // The certificate that a blocked address serves now is unknown.
   const isBlocked = problems.some(({ code }) => code === "blocked");
   const isWrong = problems.some(({ code }) => code !== "oldCertificate" && code !== "blocked");
   const [color, text] = isWrong

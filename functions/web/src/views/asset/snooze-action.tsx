@@ -73,7 +73,7 @@ function SnoozeForRules({ assetId, name, rules }: Props & { rules: Schemas["Aler
 }
 
 /**
- * Creates a snooze for each rule. Of several rules, those for which the asset is already snoozed are skipped.
+ * Creates a snooze for each rule. Skips rules for which the asset is already snoozed, if there are several rules.
  *
  * @throws {Problem} If a request fails, or if the asset is already snoozed for the only rule.
  */

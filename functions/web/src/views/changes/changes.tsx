@@ -69,7 +69,7 @@ const PROPERTIES: Record<string, string> = {
 /** Properties that differ in each new version. */
 const OF_NEW_VERSION = ["createdOn", "updatedOn", "versionDates"];
 
-/** Returns the changed properties. Of a new version, leaves out those that always change with it. */
+/** Returns the changed properties. Omits properties that every new version changes. */
 const changedProperties = (members: readonly string[]): readonly string[] =>
   members.includes("version")
     ? ["version", ...members.filter((member) => member !== "version" && !OF_NEW_VERSION.includes(member))]

@@ -96,8 +96,8 @@ function Unregister({ credential }: { credential: Credential }) {
       }}
     >
       <Text>
-        The service no longer rotates this login. Nothing changes on the server and in the key vaults. You can register
-        the login again.
+        The service no longer rotates this login. The server and the key vaults stay unchanged. You can register the
+        login again.
       </Text>
     </Operate>
   );

@@ -83,7 +83,7 @@ export function rowOfKeys(credential: KeyCredential, history: readonly Rotation[
   const ofResource = history.filter(({ resourceId: id }) => id?.toLowerCase() === resourceId.toLowerCase());
   // A resource or a server can have several pairs.
   const ofPair = ofResource.filter(({ oldKeyId }) => oldKeyId !== null && keys.includes(oldKeyId));
-  // Of the keys of a resource, only one rotation can run at a time. Logins of a server don't block each other.
+  // A resource has at most one running rotation of its keys. Logins of a server don't block each other.
   const [state, blockers] = (issuer === "databaseLogin" ? ofPair : ofResource).some(isInProgress)
     ? (["inProgress", unfinished(credential) ?? ""] as const)
     : keyInUse === null

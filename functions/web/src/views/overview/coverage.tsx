@@ -60,8 +60,8 @@ const MAX_SHOWN = 3;
 const MAX_SUBSCRIPTIONS_SHOWN = 10;
 
 /**
- * The first line of the Overview page: how much of the company the service reads, and what is missing with its fix. Red if
- * anything is missing.
+ * The first line of the Overview page: how much of the company the service reads, and each gap with its fix. Red if there is
+ * a gap.
  */
 export function Coverage() {
   const coverage = useCoverage();

@@ -47,7 +47,7 @@ export function Health() {
     <QueryResult of={useSummary()}>
       {({ assets, byStatus, byType, byTypeAndStatus, vaults, owners }) =>
         assets === 0 && coverage?.complete === false ? (
-          <Text>No assets were read yet. The first line of this page says what is missing.</Text>
+          <Text>No assets were read yet. The first line of this page names the reason.</Text>
         ) : (
           <>
             <Text size={800} weight="semibold">

@@ -7,7 +7,7 @@ const BROWSERS: readonly [RegExp, string][] = [
   [/Version\/(\d+).*Safari\//, "Safari"],
 ];
 
-/** Operating systems by a part of the user agent. That of Android contains "Linux", that of an iPhone "Mac OS X". */
+/** Operating systems by a part of the user agent. The user agent of Android contains "Linux", and the one of an iPhone "Mac OS X". */
 const SYSTEMS: readonly [RegExp, string][] = [
   [/Windows/, "Windows"],
   [/Android/, "Android"],

@@ -23,8 +23,8 @@ export default function Permissions() {
   return (
     <View title="Permissions">
       <Text>
-        Checks whether the service's identity may do what the features of the service need. Takes up to two minutes.
-        Nothing is changed, and no secret values are read.
+        Checks whether the service's identity may do what the features of the service need. Takes up to two minutes. The
+        check changes no resources and reads no secret values.
       </Text>
       {!check && <NotChecked />}
       <div>

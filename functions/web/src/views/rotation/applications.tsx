@@ -180,7 +180,7 @@ const CredentialLink = ({ credential: { assetId, displayName, keyId } }: { crede
   <Link href={createHref(`/inventory/${encodeURIComponent(assetId)}`)}>{isolated(displayName ?? keyId)}</Link>
 );
 
-/** Returns the credentials, soonest expiry first. Those without an expiry are last. */
+/** Returns the credentials, soonest expiry first. Credentials without an expiry are last. */
 const sortedByExpiry = (credentials: readonly Credential[]): Credential[] =>
   [...credentials].sort((a, b) => (a.expiresOn ?? "9999").localeCompare(b.expiresOn ?? "9999"));
 
@@ -230,7 +230,7 @@ function Superseded({
   return (
     <div>
       <Text block>
-        Nothing can sign in with this expired secret. Delete it if nothing is still set up with it. "
+        This secret has expired, so no sign-in with it succeeds. Delete it if no consumer is still set up with it. "
         <CredentialLink credential={usable} />
         ", which expires <Instant at={usable.expiresOn} relative />, replaces it
         {usable.status === "healthy" ? "." : ", and is the one to rotate."}

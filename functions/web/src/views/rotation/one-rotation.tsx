@@ -69,7 +69,7 @@ export default function OneRotation() {
   );
 }
 
-/** What the steps don't cover: possible copies of the old secret, and places that could not be searched. The card below lists both. */
+/** Names the limits of the steps: possible copies of the old secret, and places that could not be searched. The card below lists both. */
 function OpenPoints({ rotation: { notUpdated, coverage } }: { rotation: Rotation }) {
   const points = [
     counted(possibleCopies(notUpdated), "possible copy of the old secret", "possible copies of the old secret"),
@@ -166,7 +166,7 @@ function Targets({ targets }: Pick<Rotation, "targets">) {
   );
 }
 
-/** Why a rotation with the status `needsAttention` stopped: what was changed, what still works, and what the user can do. */
+/** Reason why a rotation with the status `needsAttention` stopped, with its changes so far, the working credentials, and the next steps. */
 function Attention({ attention: { message, done, safe, next } }: { attention: NonNullable<Rotation["attention"]> }) {
   return (
     <MessageBar intent="warning" layout="multiline">

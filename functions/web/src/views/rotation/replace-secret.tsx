@@ -95,8 +95,8 @@ export function ReplaceSecret({ appId, secret }: { appId: string; secret: Secret
       }}
     >
       <Text>
-        Adds the federated credentials, waits until nobody signs in with the secret, and removes the secret. Microsoft
-        Entra can't restore it. Nothing starts before you select Replace secret.
+        Adds the federated credentials, waits until the secret is no longer used, and removes the secret. Microsoft
+        Entra can't restore it. The run starts when you select Replace secret.
       </Text>
       {consumers.map((consumer, index) =>
         isAsked(consumer) ? (
@@ -141,11 +141,7 @@ function Plan({ run }: { run: Run }) {
         )}
       />
       <Lines title="Steps of the service" lines={steps.map(({ name }) => STEPS[name])} />
-      <Lines
-        title="What you change before the secret is idle"
-        none="Nothing."
-        lines={byPerson.map(({ text }) => text)}
-      />
+      <Lines title="Your changes before the secret is idle" none="Nothing." lines={byPerson.map(({ text }) => text)} />
       <Text>
         The secret is removed after {counted(idleDays, "day")} without a sign-in, once you accepted the risks.
       </Text>
@@ -202,7 +198,7 @@ function Replacement({ run }: { run: Run }) {
             {counted(watch.idleDays, "day")} of {run.idleDays.toLocaleString()} without a sign-in
             {watch.logged ? ", as complete logs show." : ". No complete log shows it."}
           </Text>
-          <Lines title="What no log shows" lines={watch.blindSpots.map(({ message }) => message)} />
+          <Lines title="Not visible in logs" lines={watch.blindSpots.map(({ message }) => message)} />
         </>
       )}
       <Lines title="Notes" lines={notes} />

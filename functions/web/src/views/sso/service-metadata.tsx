@@ -5,7 +5,7 @@ import { QueryResult } from "../../parts/query-result.tsx";
 
 /**
  * The card of the Single sign-on page with the addresses to register at the identity provider, from the service's SAML
- * metadata. Those of the protocol that is not configured are folded.
+ * metadata. Addresses of the protocol that is not configured are folded.
  */
 export function ServiceMetadata({ saved }: { saved: Schemas["SsoConfiguration"] }) {
   const metadata = api.useQuery("get", "/auth/sso/metadata", { parseAs: "text" });
