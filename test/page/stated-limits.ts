@@ -6,7 +6,8 @@ import { service, showView, visitLoadedPage, withBrowser, withSeedData } from ".
 
 withSeedData("an application's certificate has no score, because the service can't find who holds it", async () => {
   const [certificate] = await service.listAll("/api/assets/discovery/assets?source=entra&type=certificate");
-  const sentence = "The service can't find which programs hold this certificate. See the last sign-in";
+  const sentence =
+    "The service can't find which programs hold this certificate. Before you change it, see the last sign-in";
   const { page, browserErrors } = await visitLoadedPage(`/#/dependencies/${encodeURIComponent(certificate.id)}`);
   const main = page.getByRole("main");
   await main.getByText(sentence).waitFor();
