@@ -50,8 +50,8 @@ withBrowser(
   "a person sees the plan, starts the replacement, follows its steps, and rolls it back",
   async () => {
     const report = await service.admin("GET", `/api/automation/rotation/apps/${appIdOf(NAME)}/secretless`);
-  expect(report.body.secrets.map(({ verdict }: { verdict: string }) => verdict)).toEqual(["possible"]);
-  const page = await context.newPage();
+    expect(report.body.secrets.map(({ verdict }: { verdict: string }) => verdict)).toEqual(["possible"]);
+    const page = await context.newPage();
     page.setDefaultTimeout(90_000);
     await page.goto(`${url}/#/rotation/apps/${appIdOf(NAME)}`);
     await page.getByLabel("Username").fill("boss");

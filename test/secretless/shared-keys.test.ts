@@ -44,7 +44,9 @@ afterAll(() => service?.stop());
 const reportOf = async (query = "") =>
   new Map((await service.listAll(`${SHARED_KEYS}${query}`)).map((one) => [String(one.name), one]));
 
-test("the metric decides for storage accounts, and a setting shows keys that are off", { timeout: 120_000 }, async () => {
+test("the metric decides for storage accounts, and a setting shows keys that are off", {
+  timeout: 120_000,
+}, async () => {
   const { consumers } = service.cloud.control;
   const before = JSON.stringify(consumers.resources());
   const report = await reportOf();

@@ -9,9 +9,8 @@ import { AppService, isSite, type SiteFault } from "./app-service.ts";
 import { ConsumerValues, type SecretLocation, type UsedValues, type WorkingGap } from "./consumer-values.ts";
 import { ContainerApps, isContainerApp } from "./container-apps.ts";
 import { GRAPH_DEFAULTS, type GraphSettings } from "./graph-settings.ts";
-import type { StorageTransactions } from "./metrics-route.ts";
 import type { KeyValue, ResourceKeys } from "./resource-keys.ts";
-import type { ArmResource, ArmStore } from "./resource-store.ts";
+import type { ArmResource, ArmStore, StorageTransactions } from "./resource-store.ts";
 import { ScheduledReaders } from "./scheduled-readers.ts";
 
 interface Parts {
