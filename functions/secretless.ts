@@ -183,7 +183,7 @@ const listSharedKeys = endpoint({
   route: `${base}/shared-keys`,
   summary: "List resources that could turn their shared keys off",
   description:
-    "Returns the storage accounts and other resources with two keys of the monitored subscriptions, and whether anything used a key for `days` days. For storage accounts the metric Transactions shows it by kind of authentication. No metric of the other kinds does, so the logged reads of the vault secrets that store the keys decide. Changes nothing. Azure Resource Graph can be some minutes old. Returns 503 with Retry-After if it can't be read.",
+    "Returns the storage accounts and other resources with two keys of the monitored subscriptions, and whether anything used a key for `days` days. For storage accounts the metric Transactions shows it by kind of authentication. No metric of the other kinds does, so the logged reads of the vault secrets that store the keys decide. Changes nothing. Lists only resources that the service's identity may read. Azure Resource Graph can be some minutes old. Returns 503 with Retry-After if it can't be read.",
   tag,
   access: "user",
   tier: "pro",

@@ -100,7 +100,6 @@ const Watch = z.object({
   /** Blind spots of the logs. The secret is not removed until a person has confirmed these codes. */
   blindSpots: z.array(BlindSpot),
 });
-export type RunWatch = z.infer<typeof Watch>;
 
 const RunRecord = z.object({
   runId: z.string(),

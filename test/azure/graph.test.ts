@@ -138,9 +138,28 @@ describe("reading applications", () => {
 
   test("federated credentials and owners of one application are read", async () => {
     expect(await graph.federatedCredentials(payments)).toEqual([
-      { id: expect.any(String), name: "main", issuer: "https://issuer.example", subject: "repo:a/b" },
+      {
+        id: expect.any(String),
+        name: "main",
+        issuer: "https://issuer.example",
+        subject: "repo:a/b",
+        audiences: ["api://AzureADTokenExchange"],
+      },
     ]);
     expect((await graph.owners(payments)).map(({ id }) => id)).toContain(cloud.app.objectId);
+  });
+
+  test("a federated credential is added once by its name, and removed by its ID", async () => {
+    const audiences = ["api://AzureADTokenExchange"];
+    const credential = { name: "second-one", issuer: "https://issuer.example", subject: "repo:a/c", audiences };
+    await graph.putFederatedCredential(payments, credential);
+    await graph.putFederatedCredential(payments, credential);
+    const listed = (await graph.federatedCredentials(payments)).filter(({ name }) => name === "second-one");
+    expect(listed).toEqual([{ id: expect.any(String), ...credential }]);
+    const duplicate = { ...credential, name: "third-one" };
+    await expect(graph.putFederatedCredential(payments, duplicate)).rejects.toMatchObject({ code: "conflict" });
+    expect(await graph.removeFederatedCredential(payments, listed[0]!.id)).toBe("removed");
+    expect(await graph.removeFederatedCredential(payments, listed[0]!.id)).toBe("absent");
   });
 
   test("applications with federated credentials are found with one request", async () => {

@@ -108,6 +108,7 @@ resource dependencyReaderDefinition 'Microsoft.Authorization/roleDefinitions@202
           'Microsoft.ContainerService/managedClusters/read'
           'Microsoft.MachineLearningServices/workspaces/read'
           'Microsoft.ManagedIdentity/userAssignedIdentities/read'
+          'Microsoft.Insights/metrics/read'
         ]
       }
     ]

@@ -10,9 +10,8 @@ import { ConsumerValues, type SecretLocation, type UsedValues, type WorkingGap }
 import { ContainerApps, isContainerApp } from "./container-apps.ts";
 import { EncryptionKeys } from "./encryption-keys.ts";
 import { GRAPH_DEFAULTS, type GraphSettings } from "./graph-settings.ts";
-import type { StorageTransactions } from "./metrics-route.ts";
 import type { KeyValue, ResourceKeys } from "./resource-keys.ts";
-import type { ArmResource, ArmStore } from "./resource-store.ts";
+import type { ArmResource, ArmStore, StorageTransactions } from "./resource-store.ts";
 import { ScheduledReaders } from "./scheduled-readers.ts";
 
 interface Parts {

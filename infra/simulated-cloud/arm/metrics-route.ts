@@ -2,16 +2,6 @@ import type { Route } from "./request-context.ts";
 import { failure } from "./request-context.ts";
 import { type ResourceCall, resourceRoute } from "./resource-route.ts";
 
-/** Requests that a storage account answered on one day, as Azure Monitor counts them. */
-export interface StorageTransactions {
-  /** ID of the account, in lower case. */
-  id: string;
-  /** Unix milliseconds. */
-  at: number;
-  authentication: "AccountKey" | "SAS" | "OAuth" | "Anonymous";
-  count: number;
-}
-
 const DAY_MS = 86_400_000;
 /** Azure Monitor keeps metrics for 93 days. */
 const KEPT_DAYS = 93;

@@ -6,7 +6,6 @@ import type { Vault } from "../vaults/vault.ts";
 import type { VaultStore } from "../vaults/vault-store.ts";
 import { generatedSite, generatedSiteIndex, SITES_IDENTITY } from "./generated-sites.ts";
 import { allPrincipalsOf, type ManagedIdentity, managedIdentity, userIdentity, userIdentityId } from "./identities.ts";
-import type { StorageTransactions } from "./metrics-route.ts";
 import { replacePlaceholders, vaultsInPlaceholders } from "./placeholders.ts";
 import { type ResourceType, resourceType } from "./resource-types.ts";
 import { VaultAccess } from "./vault-access.ts";
@@ -56,6 +55,16 @@ export interface ArmChange {
   changeType: "Create" | "Update" | "Delete";
   /** Unix milliseconds of the simulated clock. */
   at: number;
+}
+
+/** Requests that a storage account answered on one day, as Azure Monitor counts them. */
+export interface StorageTransactions {
+  /** ID of the account, in lower case. */
+  id: string;
+  /** Unix milliseconds. */
+  at: number;
+  authentication: "AccountKey" | "SAS" | "OAuth" | "Anonymous";
+  count: number;
 }
 
 interface StoreOptions {

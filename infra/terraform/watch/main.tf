@@ -83,6 +83,7 @@ resource "azurerm_role_definition" "dependency_reader_definition" {
       "Microsoft.ContainerService/managedClusters/read",
       "Microsoft.MachineLearningServices/workspaces/read",
       "Microsoft.ManagedIdentity/userAssignedIdentities/read",
+      "Microsoft.Insights/metrics/read",
     ]
   }
 }
