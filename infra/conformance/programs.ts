@@ -71,6 +71,14 @@ export const PROGRAMS = {
     package: "@redocly/cli",
     before: "2026-11-27",
   },
+  mcp: { title: "Python SDK of the Model Context Protocol", version: "2.3.0", registry: "PyPI", package: "mcp" },
+  mcpInspector: {
+    title: "MCP Inspector (command line)",
+    version: "2.12.0",
+    registry: "npm",
+    package: "@modelcontextprotocol/inspector",
+    before: "2026-11-27",
+  },
   pebble: {
     title: "Pebble (ACME, Let's Encrypt)",
     version: "2.10.3",

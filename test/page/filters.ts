@@ -14,6 +14,7 @@ const OTHER_FILTERS: FilterCase[] = [
   ["/credentials", "Kind", "Storage account", "kind=storage"],
   ["/dependencies", "Effect of a new version", "needs an update or restart to use the new version", "refresh=action"],
   ["/inventory", "Name contains", "smtp", "search=smtp"],
+  ["/proposals", "Status", "Rejected", "state=rejected"],
   ["/rotation", "Name contains", "App 002", "search=App+002"],
   ["/sync", "Status", "Disabled", "state=paused"],
 ];

@@ -184,6 +184,7 @@ const MAIN_TASKS: [string, (page: Page) => Promise<void>][] = [
       await follow(page, "kv-certificates/imported", "imported");
     },
   ],
+  ["/proposals", async (page) => await follow(page, "API tokens", "Access")],
   [
     "/audit",
     async (page) => {
