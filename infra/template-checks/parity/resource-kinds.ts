@@ -299,7 +299,7 @@ export const KINDS: Kind[] = [
     pairs: [
       pair("name", "name"),
       { bicep: "parent", terraform: "workspace_id", presence: true },
-      { bicep: "properties.schema.columns", terraform: "column", presence: true },
+      { bicep: "properties.schema.columns", terraform: "column.name", presence: true },
     ],
     only: { bicep: { "properties.schema.name": "Terraform takes the table's name" } },
   },
@@ -322,7 +322,7 @@ export const KINDS: Kind[] = [
     pairs: [
       ...LOCATED,
       pair("properties.dataCollectionEndpointId", "data_collection_endpoint_id"),
-      { bicep: "properties.streamDeclarations", terraform: "stream_declaration", presence: true },
+      { bicep: "properties.streamDeclarations", terraform: "stream_declaration.stream_name", presence: true },
       pair("properties.destinations.logAnalytics.0.name", "destinations.log_analytics.name"),
       {
         bicep: "properties.destinations.logAnalytics.0.workspaceResourceId",

@@ -526,7 +526,7 @@ run "logs_of_what_is_no_workspace_for_streams" {
   }
 
   variables {
-    location = "westeurope"
+    location     = "westeurope"
     workspace_id = "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-logs"
     principal_id = "33333333-3333-4333-8333-333333333333"
   }
