@@ -301,7 +301,10 @@ export const KINDS: Kind[] = [
       { bicep: "parent", terraform: "workspace_id", presence: true },
       { bicep: "properties.schema.columns", terraform: "column.name", presence: true },
     ],
-    only: { bicep: { "properties.schema.name": "Terraform takes the table's name" } },
+    only: {
+      bicep: { "properties.schema.name": "Terraform takes the table's name" },
+      terraform: { "column.type": "Bicep has both in a list (further-values.ts)" },
+    },
   },
   {
     arm: "Microsoft.Insights/dataCollectionEndpoints",
@@ -334,7 +337,13 @@ export const KINDS: Kind[] = [
       pair("properties.dataFlows.0.outputStream", "data_flow.output_stream"),
       pair("properties.dataFlows.0.transformKql", "data_flow.transform_kql"),
     ],
-    only: { terraform: RESOURCE_GROUP },
+    only: {
+      terraform: {
+        ...RESOURCE_GROUP,
+        "stream_declaration.column.name": "Bicep has the columns in a list (further-values.ts)",
+        "stream_declaration.column.type": "Bicep has the columns in a list (further-values.ts)",
+      },
+    },
   },
   {
     arm: "Microsoft.Insights/components",
