@@ -11,8 +11,7 @@ import {
   streamView,
   testView,
 } from "../shared/siem/api.ts";
-import type { StreamState } from "../shared/siem/siem.ts";
-import type { StreamRecord } from "../shared/siem/stream.ts";
+import type { StreamRecord, StreamState } from "../shared/siem/stream.ts";
 import { endpoint, timer } from "./declare.ts";
 import type { Services } from "./services.ts";
 

@@ -32,6 +32,55 @@ const ZONES = "{private_dns_zone_resource_ids}";
 
 const OWN_ZONES = `{private_dns_zones_enabled} and not ${ZONES} is given`;
 
+/** The columns of the table of audit streams (shared/siem/event.ts). */
+const STREAM_COLUMNS =
+  "[{name=TimeGenerated, type=datetime}, {name=EventId, type=string}, {name=EventType, type=string}, {name=Sequence, type=string}, {name=StreamId, type=string}, {name=Actor, type=string}, {name=Action, type=string}, {name=Outcome, type=string}, {name=Target, type=string}, {name=Data, type=string}, {name=DataPart2, type=string}, {name=DataPart3, type=string}]";
+
+/** The table of audit streams, and the data collection rule that fills it. */
+const STREAMS: readonly Invariant[] = [
+  {
+    type: "Microsoft.OperationalInsights/workspaces/tables",
+    name: "stream_table",
+    values: { "properties.schema.name": "CredentialLifecycle_CL", "properties.schema.columns": STREAM_COLUMNS },
+    terraform: {
+      workspace_id: "{workspace_id}",
+      "column.for_each": STREAM_COLUMNS,
+      "column.name": "{value.name}",
+      "column.type": "{value.type}",
+    },
+    reason: "the service sends these columns, and the table must be in the given workspace",
+  },
+  {
+    type: "Microsoft.Insights/dataCollectionEndpoints",
+    name: "stream_endpoint",
+    values: { "properties.networkAcls.publicNetworkAccess": "Enabled" },
+    terraform: { public_network_access_enabled: "true" },
+    reason: "the service reaches the endpoint without a private link scope of Azure Monitor",
+  },
+  {
+    type: "Microsoft.Insights/dataCollectionRules",
+    name: "stream_rule",
+    values: {
+      "properties.dataCollectionEndpointId": "{stream_endpoint.id}",
+      "properties.streamDeclarations.Custom-CredentialLifecycle_CL.columns": STREAM_COLUMNS,
+      "properties.destinations.logAnalytics.0.name": "workspace",
+      "properties.destinations.logAnalytics.0.workspaceResourceId": "{workspace.id}",
+      "properties.dataFlows.0.streams": "[Custom-CredentialLifecycle_CL]",
+      "properties.dataFlows.0.destinations": "[workspace]",
+      "properties.dataFlows.0.outputStream": "Custom-{stream_table.name}",
+      "properties.dataFlows.0.transformKql": "source",
+    },
+    terraform: {
+      "stream_declaration.stream_name": "Custom-CredentialLifecycle_CL",
+      "stream_declaration.column.for_each": STREAM_COLUMNS,
+      "stream_declaration.column.name": "{value.name}",
+      "stream_declaration.column.type": "{value.type}",
+      "destinations.log_analytics.workspace_resource_id": "{workspace_id}",
+    },
+    reason: "the rule must take the service's stream, and write it to the table unchanged",
+  },
+];
+
 /** Topics: the source, and how long an event is kept. */
 const EVENTS: readonly Invariant[] = [
   {
@@ -379,4 +428,4 @@ const NETWORK: readonly Invariant[] = [
 ];
 
 /** Further values that both languages must set. */
-export const FURTHER_VALUES: readonly Invariant[] = [...EVENTS, ...TIERS, ...APP, ...NETWORK];
+export const FURTHER_VALUES: readonly Invariant[] = [...EVENTS, ...STREAMS, ...TIERS, ...APP, ...NETWORK];

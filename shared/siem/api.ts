@@ -1,9 +1,7 @@
 import * as z from "zod";
 import { entityTag } from "../platform/http/conditional-requests.ts";
 import type { Row } from "../platform/storage/entity.ts";
-import type { StreamState } from "./siem.ts";
-import { CONTENTS, DESTINATIONS, type StreamRecord } from "./stream.ts";
-import type { ChangedStream } from "./streams.ts";
+import { type ChangedStream, CONTENTS, DESTINATIONS, type StreamRecord, type StreamState } from "./stream.ts";
 
 /** API schemas and views of audit streams. */
 
@@ -90,32 +88,38 @@ const AuditStreamLag = z
 
 const viewFields = {
   id: z.string(),
-  name: z.string(),
+  name: z.string().meta({ description: "Unique name.", example: "Sentinel" }),
   destination,
   content: z.array(z.enum(CONTENTS)).meta({ description: "What the stream sends." }),
   enabled: z.boolean(),
-  host: z
+  host: z.string().nullable().meta({
+    description: "Host of `webhookUrl`. Null for other destinations. The URL is never returned.",
+    example: "siem.acme.example",
+  }),
+  endpoint: z.string().nullable().meta({
+    description: "Address of the data collection endpoint or the namespace. Null for webhooks.",
+    example: "https://dce-siem-1a2b.westeurope-1.ingest.monitor.azure.com",
+  }),
+  ruleId: z.string().nullable().meta({
+    description: "Immutable ID of the data collection rule. Null for other destinations.",
+    example: "dcr-0123456789abcdef0123456789abcdef",
+  }),
+  streamName: z.string().nullable().meta({
+    description: "Stream of the data collection rule. Null for other destinations.",
+    example: "Custom-CredentialLifecycle_CL",
+  }),
+  eventHub: z
     .string()
     .nullable()
-    .meta({ description: "Host of `webhookUrl`. Null for other destinations. The URL is never returned." }),
-  endpoint: z
-    .string()
-    .nullable()
-    .meta({ description: "Address of the data collection endpoint or the namespace. Null for webhooks." }),
-  ruleId: z
-    .string()
-    .nullable()
-    .meta({ description: "Immutable ID of the data collection rule. Null for other destinations." }),
-  streamName: z
-    .string()
-    .nullable()
-    .meta({ description: "Stream of the data collection rule. Null for other destinations." }),
-  eventHub: z.string().nullable().meta({ description: "Name of the event hub. Null for other destinations." }),
+    .meta({ description: "Name of the event hub. Null for other destinations.", example: "audit" }),
   state: z.enum(["active", "failing", "disabled", "broken"]).meta({
     description:
       "`failing`: the receiver did not accept the last batch; the service tries again. `broken`: another program changed the position of the stream.",
   }),
-  error: z.string().nullable().meta({ description: "Why the last attempt failed. Null if it did not fail." }),
+  error: z.string().nullable().meta({
+    description: "Why the last attempt failed. Null if it did not fail.",
+    example: "The receiver returned 503.",
+  }),
   failingSince: instant
     .nullable()
     .meta({ description: "Time of the first failed attempt. Null if the last one succeeded." }),
@@ -125,7 +129,7 @@ const viewFields = {
   lastSentAt: instant
     .nullable()
     .meta({ description: "Time at which the receiver last accepted events. Null if never." }),
-  sent: z.int().meta({ description: "Number of events that the receiver accepted, with duplicates." }),
+  sent: z.int().meta({ description: "Number of events that the receiver accepted, with duplicates.", example: 1440 }),
   lag: AuditStreamLag,
   createdAt: instant,
   createdBy: z.string(),
@@ -141,13 +145,16 @@ export const AuditStreamWithSecret = z
     webhookSecret: z.string().optional().meta({
       description:
         "Key that signs the stream's webhooks, as in the Standard Webhooks specification. Returned only by the request that created the key.",
+      example: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
     }),
   })
   .meta({ id: "AuditStreamWithSecret" });
 export const AuditStreamTest = z
   .object({
     delivered: z.boolean().meta({ description: "Whether the receiver accepted the test event." }),
-    message: z.string().meta({ description: "Result as a sentence." }),
+    message: z
+      .string()
+      .meta({ description: "Result as a sentence.", example: "The receiver accepted the test event." }),
   })
   .meta({ id: "AuditStreamTest" });
 

@@ -10,7 +10,7 @@ import { webhookTargets } from "../platform/outgoing/webhooks.ts";
 import { createDestinations, SendFailed } from "./destinations.ts";
 import { testEvent } from "./event.ts";
 import { createStreamSender } from "./send.ts";
-import { type ProgressRecord, readProgress, type StreamRecord } from "./stream.ts";
+import { type ProgressRecord, readProgress, type StreamLag, type StreamRecord, type StreamState } from "./stream.ts";
 import { createStreamStore, type StreamStore, type StreamStoreDependencies } from "./streams.ts";
 
 /** Audit streams: they send the audit log, its digests and changes of violations to a SIEM. */
@@ -27,25 +27,6 @@ export interface AuditStreams extends StreamStore {
   test(streamId: string, caller: Caller): Promise<string | undefined>;
   /** Returns the state of each stream with what is not sent yet. Costs two requests, and two or three per stream. */
   states(streams: readonly StreamRecord[]): Promise<StreamState[]>;
-}
-
-/** The state of a stream. */
-export interface StreamState {
-  streamId: string;
-  state: "active" | "failing" | "disabled" | "broken";
-  /** Undefined if the progress was removed or changed by another program. */
-  progress: ProgressRecord | undefined;
-  /** Why the stream is failing or broken. */
-  error: string | null;
-  lag: StreamLag;
-}
-
-/** What is sealed, or found, but not sent yet. */
-export interface StreamLag {
-  /** Number of audit entries. Null if unknown. */
-  entries: number | null;
-  /** Time of the oldest event that is not sent, ISO 8601. Null if there is none. */
-  since: string | null;
 }
 
 const BROKEN = {

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { entity } from "../platform/storage/entity.ts";
+import { entity, type Row } from "../platform/storage/entity.ts";
 import { StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import { secretReference } from "../secrets/stored-secrets.ts";
 
@@ -89,3 +89,28 @@ export const StreamSecret = z.object({
   keys: z.array(z.object({ key: z.string(), until: z.string().optional() })),
 });
 export type StreamSecret = z.infer<typeof StreamSecret>;
+
+/** A changed stream, and its signing key if the request created one. */
+export interface ChangedStream {
+  stream: Row<StreamRecord>;
+  webhookSecret?: string | undefined;
+}
+
+/** The state of a stream. */
+export interface StreamState {
+  streamId: string;
+  state: "active" | "failing" | "disabled" | "broken";
+  /** Undefined if the progress was removed or changed by another program. */
+  progress: ProgressRecord | undefined;
+  /** Why the stream is failing or broken. */
+  error: string | null;
+  lag: StreamLag;
+}
+
+/** What is sealed, or found, but not sent yet. */
+export interface StreamLag {
+  /** Number of audit entries. Null if unknown. */
+  entries: number | null;
+  /** Time of the oldest event that is not sent, ISO 8601. Null if there is none. */
+  since: string | null;
+}

@@ -19,6 +19,7 @@ import { isUlid } from "../platform/ulid.ts";
 import { createStoredSecrets, type SecretReference, type SecretsGroup } from "../secrets/stored-secrets.ts";
 import type { AuditStreamChange, NewAuditStream } from "./api.ts";
 import {
+  type ChangedStream,
   MAX_STREAMS,
   Progress,
   type ProgressRecord,
@@ -44,12 +45,6 @@ const STREAM_SECRETS: SecretsGroup = {
 /** Maximum number of signing keys of a stream, to limit the size of headers. */
 const MAX_KEYS = 20;
 const THE_STREAM = "The audit stream";
-
-/** A changed stream, and its signing key if the request created one. */
-export interface ChangedStream {
-  stream: Row<StreamRecord>;
-  webhookSecret?: string | undefined;
-}
 
 /** The configurations of audit streams. Every change is recorded in the audit log. */
 export interface StreamStore {
@@ -134,33 +129,6 @@ export function createStreamStore(deps: StreamStoreDependencies): StreamStore {
     return text === undefined ? undefined : StreamSecret.parse(JSON.parse(text));
   }
 
-  /** Checks the members that the destination needs. @throws {Problem} invalidRequest */
-  function checked(stream: StreamRecord, webhookUrl: string | undefined): StreamRecord {
-    const { destination, endpoint, ruleId, streamName, eventHub } = stream;
-    const { resourceDomains } = config.cloud;
-    const common = withoutAddress(stream);
-    if (destination === "webhook") {
-      if (webhookUrl !== undefined) {
-        const problem = addressProblem(new URL(webhookUrl), config.ALLOW_PRIVATE_WEBHOOK_ADDRESSES);
-        if (problem) throw invalidBody("webhookUrl", problem);
-      } else if (!stream.secret) throw invalidBody("webhookUrl", "is required for the destination webhook");
-      return stream;
-    }
-    if (webhookUrl !== undefined)
-      throw invalidBody("webhookUrl", `is not supported for the destination ${destination}`);
-    const domains = destination === "logsIngestion" ? resourceDomains.logsIngestion : resourceDomains.messaging;
-    const origin = originInDomains(endpoint ?? "", domains);
-    if (origin === undefined)
-      throw invalidBody("endpoint", `must be an address such as https://NAME.${domains[0]}, without a path`);
-    if (destination === "eventHubs") {
-      if (eventHub === undefined) throw invalidBody("eventHub", "is required for the destination eventHubs");
-      return { ...common, endpoint: origin, eventHub };
-    }
-    if (ruleId === undefined) throw invalidBody("ruleId", "is required for the destination logsIngestion");
-    if (streamName === undefined) throw invalidBody("streamName", "is required for the destination logsIngestion");
-    return { ...common, endpoint: origin, ruleId, streamName };
-  }
-
   /** Stores the URL and the keys of a webhook. Returns the stream with the reference. */
   async function withSecret(stream: StreamRecord, secret: StreamSecret): Promise<StreamRecord> {
     const reference = await secrets.write(JSON.stringify(secret), stream.streamId);
@@ -221,7 +189,7 @@ export function createStreamStore(deps: StreamStoreDependencies): StreamStore {
       };
       if (given.destination === "webhook" && webhookUrl === undefined)
         throw invalidBody("webhookUrl", "is required for the destination webhook");
-      const planned = checked(record, webhookUrl);
+      const planned = checkedDestination(record, webhookUrl, config);
       const { streams } = await readAll();
       if (streams.length >= MAX_STREAMS)
         throw new Problem("conflict", `There are already ${streams.length} audit streams. Delete one first.`);
@@ -260,7 +228,7 @@ export function createStreamStore(deps: StreamStoreDependencies): StreamStore {
         updatedAt: clock.now().toISOString(),
         updatedBy: caller.actor,
       };
-      const planned = checked(changed, webhookUrl);
+      const planned = checkedDestination(changed, webhookUrl, config);
       requireFreeName((await readAll()).streams, planned);
       const event = {
         type: "auditStream.changed",
@@ -353,6 +321,36 @@ export function createStreamStore(deps: StreamStoreDependencies): StreamStore {
       );
     },
   };
+}
+
+/** Checks the members that the destination needs. @throws {Problem} invalidRequest */
+function checkedDestination(
+  stream: StreamRecord,
+  webhookUrl: string | undefined,
+  config: StreamStoreDependencies["config"],
+): StreamRecord {
+  const { destination, endpoint, ruleId, streamName, eventHub } = stream;
+  const { resourceDomains } = config.cloud;
+  const common = withoutAddress(stream);
+  if (destination === "webhook") {
+    if (webhookUrl !== undefined) {
+      const problem = addressProblem(new URL(webhookUrl), config.ALLOW_PRIVATE_WEBHOOK_ADDRESSES);
+      if (problem) throw invalidBody("webhookUrl", problem);
+    } else if (!stream.secret) throw invalidBody("webhookUrl", "is required for the destination webhook");
+    return stream;
+  }
+  if (webhookUrl !== undefined) throw invalidBody("webhookUrl", `is not supported for the destination ${destination}`);
+  const domains = destination === "logsIngestion" ? resourceDomains.logsIngestion : resourceDomains.messaging;
+  const origin = originInDomains(endpoint ?? "", domains);
+  if (origin === undefined)
+    throw invalidBody("endpoint", `must be an address such as https://NAME.${domains[0]}, without a path`);
+  if (destination === "eventHubs") {
+    if (eventHub === undefined) throw invalidBody("eventHub", "is required for the destination eventHubs");
+    return { ...common, endpoint: origin, eventHub };
+  }
+  if (ruleId === undefined) throw invalidBody("ruleId", "is required for the destination logsIngestion");
+  if (streamName === undefined) throw invalidBody("streamName", "is required for the destination logsIngestion");
+  return { ...common, endpoint: origin, ruleId, streamName };
 }
 
 const targetOf = ({ streamId }: Pick<StreamRecord, "streamId">) => ({ type: "auditStream", id: streamId });

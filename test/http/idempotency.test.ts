@@ -167,7 +167,14 @@ test("a repeat of an added subscription returns the subscription, not that it al
 });
 
 /** Requests that a repeat would send a message for, or whose answer shows a secret once. All of `/auth` rejects keys too. */
-const REJECTING = ["/alerts/rules", "/alerts/rules/{rule_id}/rotate-secret", "/alerts/rules/{rule_id}/test"];
+const REJECTING = [
+  "/alerts/rules",
+  "/alerts/rules/{rule_id}/rotate-secret",
+  "/alerts/rules/{rule_id}/test",
+  "/audit/streams",
+  "/audit/streams/{stream_id}/rotate-secret",
+  "/audit/streams/{stream_id}/test",
+];
 
 test("only sign-ins and answers with a secret or a message reject a key, and they do before anything happens", async () => {
   const { body: document } = await service.call("GET", "/openapi.json");

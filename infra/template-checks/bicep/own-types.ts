@@ -183,4 +183,42 @@ export const OWN_TYPES: ResourceType[] = [
       SubResource: [property("id", "string")],
     },
   ),
+  // @azure/mcp has no schema of data collection.
+  resourceType(
+    "Microsoft.Insights/dataCollectionEndpoints@2023-03-11",
+    [...LOCATED, property("kind", "Linux | Windows | string"), required("properties", "EndpointProperties")],
+    {
+      EndpointProperties: [
+        property("description", "string"),
+        property("immutableId", "string"),
+        property("logsIngestion", "LogsIngestion", "ReadOnly"),
+        property("networkAcls", "NetworkAcls"),
+      ],
+      LogsIngestion: [property("endpoint", "string", "ReadOnly")],
+      NetworkAcls: [property("publicNetworkAccess", "Disabled | Enabled | SecuredByPerimeter | string")],
+    },
+  ),
+  resourceType(
+    "Microsoft.Insights/dataCollectionRules@2023-03-11",
+    [...LOCATED, property("kind", "Linux | Windows | string"), required("properties", "RuleProperties")],
+    {
+      RuleProperties: [
+        property("description", "string"),
+        property("immutableId", "string", "ReadOnly"),
+        property("dataCollectionEndpointId", "string"),
+        property("streamDeclarations", "any"),
+        property("dataSources", "any"),
+        property("destinations", "Destinations"),
+        property("dataFlows", "DataFlow[]"),
+      ],
+      Destinations: [property("logAnalytics", "LogAnalytics[]"), property("azureMonitorMetrics", "any")],
+      LogAnalytics: [property("name", "string"), property("workspaceResourceId", "string")],
+      DataFlow: [
+        property("streams", "string[]"),
+        property("destinations", "string[]"),
+        property("outputStream", "string"),
+        property("transformKql", "string"),
+      ],
+    },
+  ),
 ];

@@ -27,6 +27,7 @@ const ACCEPTED: Record<string, readonly string[]> = {
   user_assigned_identity: [IDENTITY],
   storage_user_assigned_identity_id: [IDENTITY],
   workspace_id: ["azurerm_log_analytics_workspace.id"],
+  data_collection_endpoint_id: ["azurerm_monitor_data_collection_endpoint.id"],
   source_id: ["azurerm_application_insights.id"],
   email_service_id: ["azurerm_email_communication_service.id"],
   email_service_domain_id: ["azurerm_email_communication_service_domain.id"],

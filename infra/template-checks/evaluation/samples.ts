@@ -232,6 +232,13 @@ export const SAMPLES: readonly Sample[] = [
     { key_vault_id: KEY_VAULT_ID },
     { resourceGroup: "rg-vaults" },
   ),
+  separateSample(
+    "siem/workspace.bicep",
+    "siem",
+    { ...PRINCIPAL, workspaceName: "log-company", location: REQUIRED.location },
+    { workspace_id: WORKSPACE_ID },
+    { resourceGroup: WORKSPACE_GROUP },
+  ),
   separateSample("events/subscription.bicep", "events", EVENTS, {}),
   separateSample("events-policy/subscription.bicep", "events-policy/subscription", EVENTS, {
     scope: SUBSCRIPTION_ID,

@@ -294,6 +294,58 @@ export const KINDS: Kind[] = [
     only: { terraform: RESOURCE_GROUP },
   },
   {
+    arm: "Microsoft.OperationalInsights/workspaces/tables",
+    azurerm: "azurerm_log_analytics_workspace_table_custom_log",
+    pairs: [
+      pair("name", "name"),
+      { bicep: "parent", terraform: "workspace_id", presence: true },
+      { bicep: "properties.schema.columns", terraform: "column.name", presence: true },
+    ],
+    only: {
+      bicep: { "properties.schema.name": "Terraform takes the table's name" },
+      terraform: { "column.type": "Bicep has both in a list (further-values.ts)" },
+    },
+  },
+  {
+    arm: "Microsoft.Insights/dataCollectionEndpoints",
+    azurerm: "azurerm_monitor_data_collection_endpoint",
+    azureDefaults: { public_network_access_enabled: true },
+    pairs: [
+      ...LOCATED,
+      pair("properties.networkAcls.publicNetworkAccess", "public_network_access_enabled", {
+        true: "Enabled",
+        false: "Disabled",
+      }),
+    ],
+    only: { terraform: RESOURCE_GROUP },
+  },
+  {
+    arm: "Microsoft.Insights/dataCollectionRules",
+    azurerm: "azurerm_monitor_data_collection_rule",
+    pairs: [
+      ...LOCATED,
+      pair("properties.dataCollectionEndpointId", "data_collection_endpoint_id"),
+      { bicep: "properties.streamDeclarations", terraform: "stream_declaration.stream_name", presence: true },
+      pair("properties.destinations.logAnalytics.0.name", "destinations.log_analytics.name"),
+      {
+        bicep: "properties.destinations.logAnalytics.0.workspaceResourceId",
+        terraform: "destinations.log_analytics.workspace_resource_id",
+        presence: true,
+      },
+      pair("properties.dataFlows.0.streams", "data_flow.streams"),
+      pair("properties.dataFlows.0.destinations", "data_flow.destinations"),
+      pair("properties.dataFlows.0.outputStream", "data_flow.output_stream"),
+      pair("properties.dataFlows.0.transformKql", "data_flow.transform_kql"),
+    ],
+    only: {
+      terraform: {
+        ...RESOURCE_GROUP,
+        "stream_declaration.column.name": "Bicep has the columns in a list (further-values.ts)",
+        "stream_declaration.column.type": "Bicep has the columns in a list (further-values.ts)",
+      },
+    },
+  },
+  {
     arm: "Microsoft.Insights/components",
     azurerm: "azurerm_application_insights",
     azureDefaults: {

@@ -533,6 +533,22 @@ run "vault_keys_of_what_is_no_vault" {
   expect_failures = [var.key_vault_id]
 }
 
+run "logs_of_what_is_no_workspace_for_streams" {
+  command = plan
+
+  module {
+    source = "./siem"
+  }
+
+  variables {
+    location     = "westeurope"
+    workspace_id = "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-logs"
+    principal_id = "33333333-3333-4333-8333-333333333333"
+  }
+
+  expect_failures = [var.workspace_id]
+}
+
 run "a_topic_that_waits_for_no_role" {
   command = plan
 

@@ -11,6 +11,7 @@ import { MINUTE_MS } from "../../parts/time.ts";
 import { View } from "../../parts/view.tsx";
 import { detailLines, eventText, OUTCOMES, targetText } from "./entry-texts.ts";
 import { type AuditRow, joinOutcomes } from "./join-outcomes.ts";
+import { Streams } from "./streams.tsx";
 import { Verification } from "./verification.tsx";
 
 const useStyles = makeStyles({
@@ -38,6 +39,11 @@ export default function Audit() {
             <Link href={createHref("/audit", { event_type: "audit.verified" })}>Earlier verifications</Link>
           </Text>
           <Verification />
+        </Card>
+      )}
+      {may("listAuditStreams") && (
+        <Card title="Streams">
+          <Streams />
         </Card>
       )}
       <Card title="Entries">
