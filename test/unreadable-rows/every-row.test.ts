@@ -326,8 +326,8 @@ async function failuresWith(broken: readonly [Sample, RawRow][]): Promise<string
   const failures: string[] = [];
   for (const route of paths) {
     const { status, body, leftOut, text } = await send("GET", route);
-    // The list of a scan's results needs the scan, the table of owners is one row, and database servers need the scope's row.
-    const needsUnreadableRow = route === "/alerts/owners" || /\/(?:results|database-servers)$/.test(route);
+    // The list of a scan's results needs the scan, the table of owners is one row, and database servers and shared keys need the scope.
+    const needsUnreadableRow = route === "/alerts/owners" || /\/(?:results|database-servers|shared-keys)$/.test(route);
     if (status === 500 || (status === 503 && lists.has(route) && !needsUnreadableRow))
       failures.push(`${route}: ${status} ${text.slice(0, 300)}`);
     if (leftOut > 0 && Array.isArray(body?.items) && body.unreadableRows?.count !== leftOut)
