@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { entityTag } from "../platform/http/conditional-requests.ts";
+import { EXAMPLE_ULID } from "../platform/http/member-descriptions.ts";
 import type { Row } from "../platform/storage/entity.ts";
 import { type ChangedStream, CONTENTS, DESTINATIONS, type StreamRecord, type StreamState } from "./stream.ts";
 
@@ -7,7 +8,9 @@ import { type ChangedStream, CONTENTS, DESTINATIONS, type StreamRecord, type Str
 
 const instant = z.iso.datetime();
 
-export const streamParams = z.strictObject({ stream_id: z.string().meta({ description: "ID of the stream." }) });
+export const streamParams = z.strictObject({
+  stream_id: z.string().meta({ description: "ID of the stream.", example: EXAMPLE_ULID }),
+});
 
 const destination = z.enum(DESTINATIONS).meta({
   description:
@@ -84,7 +87,7 @@ const AuditStreamLag = z
         "Start of the oldest interval of ten minutes, or time of the oldest violation, that is not completely sent. Null if everything is sent.",
     }),
   })
-  .meta({ id: "AuditStreamLag" });
+  .meta({ id: "AuditStreamLag", description: "What is sealed, or found, but not sent." });
 
 const viewFields = {
   id: z.string(),
