@@ -1,7 +1,7 @@
 // Faults make the simulated cloud misbehave for matching requests: errors, delays, lost or malformed responses. Tests add them.
 
 import { setTimeout as sleep } from "node:timers/promises";
-import type { IncomingRequest, Operation, ServiceResponse } from "./http.ts";
+import { type IncomingRequest, type Operation, retryAfter, type ServiceResponse } from "./http.ts";
 
 /**
  * The requests to which a fault applies. A request must match every given member. Without members, the fault matches every
@@ -44,8 +44,8 @@ export type FaultAction =
   | { kind: "loseAnswer" }
   /** Runs the operation, then closes the connection in the middle of the response body. */
   | { kind: "cutAnswer" }
-  /** Runs the operation, then returns 500 or 503. */
-  | { kind: "failAfter"; status: number }
+  /** Runs the operation, then returns 500 or 503, with the header `Retry-After` only if it is given. */
+  | { kind: "failAfter"; status: number; retryAfterSeconds?: number }
   /** 200 with a page that is not JSON, truncated JSON, or JSON of another shape. */
   | { kind: "garbage"; as: "html" | "truncated" | "otherShape" }
   /** The normal response, but its next link points to `https://evil.localhost`. */
@@ -163,7 +163,7 @@ async function faultResponse(
       return { ...(await operation.answer()), cut: true };
     case "failAfter":
       await operation.answer();
-      return operation.errorResponses.failed(action.status);
+      return withRetryAfter(operation.errorResponses.failed(action.status), action.retryAfterSeconds);
     case "garbage":
       return garbage(action.as);
     case "foreignNextLink": {
@@ -174,6 +174,11 @@ async function faultResponse(
     }
   }
 }
+
+const withRetryAfter = (answer: ServiceResponse, seconds: number | undefined): ServiceResponse => ({
+  ...answer,
+  headers: { ...answer.headers, ...retryAfter(seconds) },
+});
 
 function garbage(as: "html" | "truncated" | "otherShape"): ServiceResponse {
   const json = "application/json; charset=utf-8";

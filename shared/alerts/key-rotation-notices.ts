@@ -1,11 +1,14 @@
 import type { KeyRotation } from "../key-rotation/key-rotation.ts";
 import type { RunRecord } from "../key-rotation/run.ts";
-import { remainingConsumers } from "../key-rotation/transitions.ts";
+import { followedCount, remainingConsumers, unknownConsumersText } from "../key-rotation/transitions.ts";
 import { DAY_MS } from "../platform/time.ts";
 import type { AutomationSource, PendingNotice } from "./automation-events.ts";
 
-/** A rotation fails or becomes late within a few days of its start. Older ones have no new event. */
-const LONGEST_MS = 30 * DAY_MS;
+/**
+ * Longest time from the start of a rotation to its end that is reported. A late rotation ends when a person updates the last pinned
+ * consumer, which can take months.
+ */
+const LONGEST_MS = 365 * DAY_MS;
 /** Consumers that a text names. */
 const MAX_NAMED = 5;
 
@@ -29,17 +32,25 @@ export function createKeyRotationNotices(rotations: Pick<KeyRotation, "since">):
   };
 }
 
-function textOf({ vaultName, name, status, consumers, oldVersion, newVersion, failure }: RunRecord): NoticeText {
+function textOf(run: RunRecord): NoticeText {
+  const { vaultName, name, status, consumers, oldVersion, newVersion, failure } = run;
+  const incomplete = unknownConsumersText(run.incompleteReason);
   const base = { vaultName, title: `${vaultName}/${name}` };
   if (status === "done") {
     return {
       ...base,
       urgency: "notice",
-      what: "has a new version, and its consumers use it",
-      why: "",
-      done: `The version ${newVersion} was added. ${consumers.length} known consumers use it.`,
+      what:
+        incomplete === undefined
+          ? "has a new version, and all known consumers use it"
+          : "has a new version, and further consumers may still use the earlier one",
+      why: incomplete ?? "",
+      done: `The version ${newVersion} was added. Number of known consumers that use it: ${followedCount(consumers)}.`,
       safe: `The earlier version ${oldVersion} is unchanged.`,
-      next: "No action is needed. Keep the earlier version: backups can need it.",
+      next:
+        incomplete === undefined
+          ? "No action is needed. Keep the earlier version: backups can need it."
+          : "Do not disable the earlier version. See in the coverage of dependencies what discovery could not read.",
     };
   }
   if (status === "failed") {
@@ -60,10 +71,9 @@ function textOf({ vaultName, name, status, consumers, oldVersion, newVersion, fa
     ...base,
     urgency: "warning",
     what: "has a new version that not all consumers use in time",
-    why:
-      remaining.length === 0
-        ? "No discovery of dependencies has completed, so its consumers are unknown."
-        : `Not seen on the new version: ${named.join(", ")}${more}.`,
+    why: [...(remaining.length === 0 ? [] : [`Not seen on the new version: ${named.join(", ")}${more}.`]), incomplete]
+      .filter((sentence) => sentence !== undefined)
+      .join(" "),
     done: `The version ${newVersion} was added. No consumer was changed.`,
     safe: `The earlier version ${oldVersion} stays enabled, so its consumers continue to work.`,
     next: "See the rotation on the key's page. It shows the command that updates each pinned consumer.",

@@ -8,7 +8,7 @@ import { pageOf, pageParameters } from "../platform/http/paging.ts";
 import { KEY_CONSUMER_KIND_OF, type KeyConsumerKind } from "./consumer-kinds.ts";
 import type { KeyRotationPlan } from "./key-rotation.ts";
 import { CONSUMER_STATES, isOver, RUN_STATUSES, type RunConsumer, type RunRecord } from "./run.ts";
-import { reasonsToKeepOldVersion, remainingConsumers } from "./transitions.ts";
+import { followedCount, reasonsToKeepOldVersion, remainingConsumers } from "./transitions.ts";
 
 // The requests and responses of rotations of keys: their schemas, and the functions that turn a record into a response.
 
@@ -256,11 +256,12 @@ function stepsOf(run: RunRecord): z.input<typeof KeyRotationStep>[] {
   const { status, vaultName, name, newVersion, rotatedAt, consumers, endedAt } = run;
   const isCreated = newVersion !== undefined;
   const createState = isCreated ? "done" : status === "failed" ? "failed" : "running";
-  const remaining = remainingConsumers(consumers).length;
+  const followed = followedCount(consumers);
+  const known = followed + remainingConsumers(consumers).length;
   const created = run.createdElsewhere
     ? "The vault's policy or another client had already added a version."
     : `A version of ${name} was added in ${vaultName}. The earlier version stays enabled.`;
-  const seen = `${consumers.length - remaining} of ${consumers.length} known consumers use the new version.`;
+  const seen = `${followed} of ${known} known consumers use the new version.`;
   const awaitState = !isCreated
     ? "pending"
     : status === "done"

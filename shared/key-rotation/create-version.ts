@@ -14,7 +14,7 @@ import type { RunRecord } from "./run.ts";
  * (`REQUEST_MS`), so that no request of an earlier worker is still on its way.
  */
 const LATE_WRITE_MS = 2 * MINUTE_MS;
-/** Time limit of the request for a new version, with its retries while Key Vault is busy. */
+/** Time limit of the request for a new version, with its retries after a 429. */
 const REQUEST_MS = MINUTE_MS;
 /** Wait before the versions are compared again. */
 const COMPARE_SECONDS = 15;

@@ -178,14 +178,16 @@ export function createKeyRotation(
     });
   }
 
-  /** Deletes ended runs after the retention period of rotations. */
+  /** Deletes runs that ended before the retention period of rotations. */
   async function removeOld(): Promise<void> {
     const { rotationRetentionDays } = await deps.settings.values();
     const oldest = Math.max(0, clock.now().getTime() - rotationRetentionDays * DAY_MS);
     // IDs count down, so older runs have higher keys.
     const range = { ...runRange, from: `r|${newestFirst(encodeTime(oldest) + "0".repeat(16))}` };
     for await (const rows of tables.pages(Runs, { ...range, onCorrupt: "leaveOut" })) {
-      const removals = rows.filter(({ status }) => isOver(status)).map(({ rowKey }) => remove(Runs, rowKey));
+      const removals = rows
+        .filter(({ endedAt }) => endedAt !== undefined && Date.parse(endedAt) < oldest)
+        .map(({ rowKey }) => remove(Runs, rowKey));
       await tables.write(Runs.table, KEY_ROTATIONS, removals);
     }
   }
@@ -290,18 +292,15 @@ export function createKeyRotation(
 
     async continueDue() {
       if (config.SERVICE_KEY_VAULT_URL === undefined) return;
-      let isIdle = true;
       const onCorrupt = ({ message }: { message: string }) =>
         log.error("A rotation of a key was skipped", { row: message });
       for await (const rows of tables.pages(ActiveRuns, { ...activeRange, onCorrupt })) {
         for (const { runId } of rows) {
-          isIdle = false;
           const run = await tables.get(Runs, KEY_ROTATIONS, runKey(runId), { onCorrupt });
           if (run !== undefined && Date.parse(run.dueAt) <= clock.now().getTime()) await worker.schedule(run);
         }
       }
-      // Without an unfinished run there may be none at all, and then there is nothing to delete either.
-      if (!isIdle) await removeOld();
+      await removeOld();
     },
   };
 }

@@ -6,6 +6,18 @@ import type { RunConsumer, RunRecord } from "./run.ts";
 export const remainingConsumers = (consumers: readonly RunConsumer[]): RunConsumer[] =>
   consumers.filter(({ state }) => state !== "followed" && state !== "unlinked");
 
+/** Returns how many consumers use the new version. A consumer that uses another key now does not count. */
+export const followedCount = (consumers: readonly RunConsumer[]): number =>
+  consumers.filter(({ state }) => state === "followed").length;
+
+/** Returns why further consumers may exist, as a sentence. Undefined if discovery read everything that it can read. */
+export function unknownConsumersText(reason: RunRecord["incompleteReason"]): string | undefined {
+  if (reason === undefined) return undefined;
+  return reason === "neverSearched"
+    ? "No discovery of dependencies has completed, so its consumers are unknown."
+    : "Discovery could not read everything, so further consumers may exist.";
+}
+
 /**
  * Returns the status after a check. Without any completed discovery no consumer is known, so that the rotation is not done.
  *
@@ -39,11 +51,6 @@ export function reasonsToKeepOldVersion({
   const sql = consumers.some(({ kind }) => kind === "sqlServer")
     ? ["Backups of databases that were encrypted with it need it."]
     : [];
-  const incomplete =
-    incompleteReason === "neverSearched"
-      ? ["No discovery of dependencies has completed, so its consumers are unknown."]
-      : incompleteReason === undefined
-        ? []
-        : ["Discovery could not read everything, so further consumers may exist."];
-  return [...named, ...sql, ...incomplete];
+  const incomplete = unknownConsumersText(incompleteReason);
+  return [...named, ...sql, ...(incomplete === undefined ? [] : [incomplete])];
 }

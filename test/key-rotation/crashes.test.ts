@@ -2,7 +2,7 @@ import { TableClient } from "@azure/data-tables";
 import type { FaultAction } from "simulated-cloud/faults.ts";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { VAULTS, Vaults, vaultKey } from "../../shared/inventory/vault.ts";
-import { KEY_ROTATIONS, type RunRecord, Runs, runKey } from "../../shared/key-rotation/run.ts";
+import { ActiveRuns, activeRange, KEY_ROTATIONS, type RunRecord, Runs, runKey } from "../../shared/key-rotation/run.ts";
 import { StorageCorrupt } from "../../shared/platform/storage/tables.ts";
 import { DAY_MS } from "../../shared/platform/time.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
@@ -99,6 +99,11 @@ const FAULTS: [name: string, operation: string, action: FaultAction][] = [
   ["the answer with the new version is lost", "keyvault.rotateKey", { kind: "loseAnswer" }],
   ["the answer with the new version is cut off", "keyvault.rotateKey", { kind: "cutAnswer" }],
   ["the answer with the new version is an error", "keyvault.rotateKey", { kind: "failAfter", status: 500 }],
+  [
+    "the answer with the new version is a 503 with Retry-After",
+    "keyvault.rotateKey",
+    { kind: "failAfter", status: 503, retryAfterSeconds: 1 },
+  ],
   ["the answer with the new version never comes", "keyvault.rotateKey", { kind: "hangAfter" }],
   ["the answer with the new version can't be read", "keyvault.rotateKey", { kind: "garbage", as: "html" }],
   ["the request is lost", "keyvault.rotateKey", { kind: "reset" }],
@@ -128,6 +133,16 @@ test("a version that another client added before the request counts, and no othe
     true,
     [run.oldVersion, run.newVersion],
   ]);
+});
+
+test("a rotation that starts after another client added a version adds one more", async () => {
+  const key = nextKey();
+  addConsumer(key);
+  world.cloud.control.putKey(VAULT, { name: key });
+  const added = world.versions(key).at(-1);
+  const { runId } = await world.start().begin(`${VAULT}.key.${key}`, BOSS);
+  const { run } = await world.run(runId);
+  expect([run.oldVersion, run.createdElsewhere, world.versions(key).length]).toEqual([added, undefined, 3]);
 });
 
 test("two requests at the same time start one rotation", async () => {
@@ -179,4 +194,20 @@ test("no row, message, log or audit entry contains key material or a token", asy
   expect(stored.length).toBeGreaterThan(20);
   const text = JSON.stringify([stored, world.events]);
   expect(text).not.toMatch(/"kty"|"n":|eyJ[A-Za-z0-9_-]{20}/);
+});
+
+test("the timer deletes ended rotations after the retention period, also without an unfinished one", async () => {
+  const key = nextKey();
+  addConsumer(key);
+  const { runId } = await world.start().begin(`${VAULT}.key.${key}`, BOSS);
+  await world.run(runId);
+  // Other tests leave unfinished rotations.
+  for await (const rows of world.tables.pages(ActiveRuns, { ...activeRange, onCorrupt: "leaveOut" }))
+    for (const { rowKey } of rows) await world.tables.remove(ActiveRuns, KEY_ROTATIONS, rowKey);
+  world.advanceClock(364 * DAY_MS);
+  await world.start().continueDue();
+  expect((await world.start().get(runId)).status).toBe("done");
+  world.advanceClock(2 * DAY_MS);
+  await world.start().continueDue();
+  await expect(world.start().get(runId)).rejects.toMatchObject({ code: "notFound" });
 });

@@ -3,7 +3,7 @@ import * as z from "zod";
 import { Problem } from "../http/problem.ts";
 import { systemRandomness } from "../runtime.ts";
 import { CALL_LIMITS, clientOptions, type Route } from "./calls.ts";
-import { type CallTarget, unlessMissing } from "./failure.ts";
+import { type CallTarget, type CloudFailure, type FailedAnswer, failureOfAnswer, unlessMissing } from "./failure.ts";
 import {
   type CloudServices,
   listed,
@@ -38,8 +38,8 @@ export interface VaultKeys {
   /** Returns the current version of a key, or undefined if the key does not exist. */
   current(name: string, signal?: AbortSignal): Promise<KeyVersion | undefined>;
   /**
-   * Adds a version by the key's rotation policy, and returns it. Not retried if there is no response: after an `unclear` failure
-   * the caller must compare the current version with the earlier one.
+   * Adds a version by the key's rotation policy, and returns it. Not retried if there is no response or a 5xx: after an `unclear`
+   * failure the caller must compare the current version with the earlier one.
    */
   rotate(name: string, signal?: AbortSignal): Promise<KeyVersion>;
   /** Returns the rotation policy. A key without one has Key Vault's default policy, which only notifies. */
@@ -84,7 +84,7 @@ export function createVaultKeys(services: CloudServices): VaultKeysClients {
       }
       const pace = keyVaultPace.vault({ ...paceMembers, origin });
 
-      /** Makes one call. With `once`, a request without a response is not retried. */
+      /** Makes one call. With `once`, a request without a response, or with a 5xx, is not retried. */
       async function call<T>(
         target: CallTarget,
         path: RegExp,
@@ -97,7 +97,12 @@ export function createVaultKeys(services: CloudServices): VaultKeysClients {
         const callLimits = { ...CALL_LIMITS, ...limits, ...(once && { unreachableTries: 1 }) };
         const scope = `https://${suffix}/.default`;
         const options = { origin, scope, identity, route, resource, signal, pace, log, randomness, limits: callLimits };
-        const client = new KeyClient(origin, await identity.credential(), await clientOptions(options));
+        const failureOf = once ? unclearIfUnavailable : undefined;
+        const client = new KeyClient(
+          origin,
+          await identity.credential(),
+          await clientOptions({ ...options, failureOf }),
+        );
         return await parsedByClient(target, () => work(client));
       }
 
@@ -133,6 +138,13 @@ export function createVaultKeys(services: CloudServices): VaultKeysClients {
     },
   };
 }
+
+/**
+ * Returns `unreachable` for each 503. With `Retry-After`, it would otherwise be `throttled`, which is retried. But a gateway may
+ * return it after Key Vault has added the version.
+ */
+const unclearIfUnavailable = (answer: FailedAnswer, target: CallTarget): CloudFailure | undefined =>
+  answer.status === 503 ? failureOfAnswer({ ...answer, header: () => undefined }, target) : undefined;
 
 function versionOf(properties: KeyProperties, target: CallTarget): KeyVersion {
   requireSchema(keyProperties, properties, target);
