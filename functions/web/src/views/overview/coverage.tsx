@@ -83,7 +83,7 @@ export function Coverage() {
               "unknown until the first scan has ended"
             ) : (
               <>
-                <Shares of={coverage.data} /> read
+                <Shares of={coverage.data} /> read.
               </>
             )}
           </MessageBarTitle>
