@@ -9,10 +9,8 @@ import { secretReference } from "../secrets/stored-secrets.ts";
  */
 
 export const DESTINATIONS = ["webhook", "logsIngestion", "eventHubs"] as const;
-type DestinationKind = (typeof DESTINATIONS)[number];
 /** `audit`: audit entries and digests. `violations`: violations that were opened or resolved. */
 export const CONTENTS = ["audit", "violations"] as const;
-type Content = (typeof CONTENTS)[number];
 
 /** Maximum number of streams. All streams run in one execution of a timer. */
 export const MAX_STREAMS = 10;

@@ -45,7 +45,7 @@ task("why a vault can't be read, and what to do", async () => {
 
 task("which subscription is not read at all", async () => {
   const visitor = await visit("user");
-  await visitor.see(/^Coverage: 1 of 2 subscriptions, 1 of 2 known vaults, 4 of 4 applications$/);
+  await visitor.see(/^Coverage: 1 of 2 subscriptions, 1 of 2 known vaults, 4 of 4 applications read\.$/);
   const subscriptions = visitor.page.getByRole("list", { name: "Subscriptions that could not be read" });
   await visitor.see(/^Subscription Finance: .+ role /, subscriptions);
   expect(await visitor.page.getByRole("main").innerText()).not.toMatch(/\beverything was\b|\ball (?:can|was|were)\b/i);
