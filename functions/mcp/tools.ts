@@ -42,7 +42,7 @@ export interface Tool {
 /** Maximum characters of the body of a proposal, so that a person can read it. */
 const MAX_BODY_CHARACTERS = 10_000;
 /** Maximum characters of the answer of its dry run. It is never shortened, because a person approves what it shows. */
-const MAX_DRY_RUN_CHARACTERS = 80_000;
+const MAX_DRY_RUN_CHARACTERS = 60_000;
 const MAX_REASON_CHARACTERS = 1000;
 
 const text = (description: string) => ({ type: "string", description });

@@ -111,9 +111,7 @@ export async function admit(
   const isForPrograms = endpoint.credential === "programToken";
   const credential = isForPrograms ? bearerOf(headers) : credentialOf(headers);
   const authenticated =
-    credential && endpoint.access !== "open"
-      ? await gate.authenticate(credential)
-      : noCredential(isForPrograms);
+    credential && endpoint.access !== "open" ? await gate.authenticate(credential) : noCredential(isForPrograms);
   // For an open endpoint `authenticated` is a problem that is never thrown.
   const actor = authenticated instanceof Problem ? undefined : authenticated;
   if (endpoint.rateLimit !== "none") {
