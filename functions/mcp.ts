@@ -16,10 +16,11 @@ const tag = "Assistants";
 const protectedResource = endpoint({
   name: "getProtectedResource",
   method: "GET",
-  route: ".well-known/oauth-protected-resource",
+  // The path of the resource follows (RFC 9728, 3.1).
+  route: ".well-known/oauth-protected-resource/mcp",
   summary: "Get the metadata of the MCP server",
   description:
-    "Metadata of a protected resource (RFC 9728). It names no authorization server, because that would name the tenant: configure the client with an API token or an Entra token. Returns 404 if the setting PUBLIC_BASE_URL is not set.",
+    "Metadata of a protected resource (RFC 9728). It names no authorization server, because that would name the tenant. So clients can't start a sign-in by themselves: configure them with an API token or an Entra token. Returns 404 if the setting PUBLIC_BASE_URL is not set.",
   tag,
   access: "open",
   tier: "core",

@@ -40,7 +40,9 @@ export interface Tool {
 }
 
 /** Maximum characters of the body of a proposal, so that a person can read it. */
-const MAX_BODY_CHARACTERS = 50_000;
+const MAX_BODY_CHARACTERS = 10_000;
+/** Maximum characters of the answer of its dry run. It is never shortened, because a person approves what it shows. */
+const MAX_DRY_RUN_CHARACTERS = 60_000;
 const MAX_REASON_CHARACTERS = 1000;
 
 const text = (description: string) => ({ type: "string", description });
@@ -193,9 +195,13 @@ async function propose(proposable: Endpoints, given: Record<string, unknown>, ca
   const input: RequestInput = { params, query, body };
   const dryRun = await callInProcess(endpoint, dryRunInput(dryRunOf(endpoint)!, input), caller);
   const path = pathOf(endpoint, params);
-  // The answer of the dry run is shortened like the answer of a tool: a person reads it, and the row has a limit.
-  const dryRunText = answerText(`${endpoint.method} ${path}`, dryRun.json ?? null, false);
-  const { data } = JSON.parse(dryRunText) as { data: unknown };
+  const dryRunText = JSON.stringify(dryRun.json ?? null);
+  if (dryRunText.length > MAX_DRY_RUN_CHARACTERS)
+    throw new Problem(
+      "invalidRequest",
+      `The dry run has ${dryRunText.length} characters. A person can check at most ${MAX_DRY_RUN_CHARACTERS} in a proposal. Propose a smaller change, or make it with the REST API.`,
+    );
+  const dryRunEtag = dryRun.headers?.ETag;
   const proposal = await caller.services.proposals.create(
     {
       endpoint: endpoint.name,
@@ -203,9 +209,11 @@ async function propose(proposable: Endpoints, given: Record<string, unknown>, ca
       method: endpoint.method,
       ...{ path, params, query },
       ...(bodyText !== undefined && { body: bodyText }),
-      dryRun: JSON.stringify(data),
+      dryRun: dryRunText,
+      ...(dryRunEtag !== undefined && { dryRunEtag }),
       reason: given.reason,
     },
+    caller.actor,
     caller.caller,
   );
   const where = caller.origin === undefined ? "#/proposals" : `${caller.origin}/#/proposals`;

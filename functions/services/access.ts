@@ -79,7 +79,7 @@ export function createAccessServices(platform: Platform): AccessServices {
   });
   const { administrators } = access;
   const approvals = createApprovals({ tables, administrators, audit, config, clock, randomness });
-  const proposals = createProposals({ tables, audit, clock, randomness });
+  const proposals = createProposals({ tables, administrators, audit, clock, randomness });
   const idempotency = createIdempotencyStore({ tables, config, clock, randomness });
   const gate = createGate({
     access,

@@ -23,6 +23,7 @@ import {
   USERS_PARTITION,
   type UserRecord,
   type UserRow,
+  uidOf,
   userKey,
 } from "./user.ts";
 import type { Users } from "./users.ts";
@@ -77,6 +78,11 @@ export interface ApiTokens {
    * on the first use of a day. A token of an earlier version costs one read more.
    */
   find(token: string): Promise<{ id: string; user: UserRow; role: Role } | undefined>;
+  /**
+   * Returns the `uid` of a token's owner and the role of the token, or undefined if the token was revoked, or its owner is disabled
+   * or deleted. A token that expired counts as well.
+   */
+  ownerOf(username: string, id: string): Promise<{ uid: string; role: Role } | undefined>;
   /**
    * Creates a token for the actor. The result contains its text, which can't be read again.
    *
@@ -199,6 +205,13 @@ export function createApiTokens(deps: {
       if (!details || isExpired(details)) return undefined;
       await recordUse(user, details);
       return { id, user, role: lowerRole(details.role, user.role) };
+    },
+
+    async ownerOf(username, id) {
+      const user = await users.find(username);
+      if (!isTokenValid(user, id)) return undefined;
+      const details = await detailsOf(user, id);
+      return details && { uid: uidOf(user), role: lowerRole(details.role, user.role) };
     },
 
     async create(actor, { name, role, expiresInDays }, caller) {

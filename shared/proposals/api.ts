@@ -19,7 +19,11 @@ export const ProposalView = z
     path: z.string().meta({ description: "Path of the change.", example: "/api/settings/performance" }),
     query: z.record(z.string(), z.string()).meta({ description: "Query parameters of the change.", example: {} }),
     body: z.unknown().optional().meta({ description: "Exact body of the change. Absent if it has none.", example: {} }),
-    dryRun: z.unknown().meta({ description: "Answer of the dry run at the time of the proposal.", example: {} }),
+    dryRun: z.unknown().meta({
+      description:
+        "The whole answer of the dry run at the time of the proposal. An approval makes the dry run again, and fails with 409 if its answer is another one.",
+      example: {},
+    }),
     reason: z.string().meta({
       description: "Why the change is proposed, in the words of the program. It can be wrong.",
       example: "Scans take longer than an hour.",
@@ -36,9 +40,9 @@ export const ProposalView = z
     code: z
       .string()
       .nullable()
-      .meta({ description: "Code of the problem that ended the change. Null without one.", example: null }),
+      .meta({ description: "Code of the problem that ended the proposal. Null without one.", example: null }),
     detail: z.string().nullable().meta({
-      description: "Detail of the problem that ended the change. Null without one.",
+      description: "Detail of the problem that ended the proposal. Null without one.",
       example: null,
     }),
   })

@@ -21,11 +21,16 @@ const proposal = z.object({
   query: z.record(z.string(), z.string()),
   /** The exact body, as JSON text. Absent for a request without a body. */
   body: z.string().optional(),
-  /** The answer of the dry run, as JSON text. */
+  /** The whole answer of the dry run, as JSON text, and the ETag of what it describes, if it has one. */
   dryRun: z.string(),
+  dryRunEtag: z.string().optional(),
   /** Why the change is proposed, in the words of the program that proposes it. */
   reason: z.string(),
   proposedBy: z.string(),
+  /** The `uid` of the user, or the name of an Entra principal, because another user can get the name later. */
+  proposerId: z.string(),
+  /** ID of the API token. Absent for a token of Entra. */
+  tokenId: z.string().optional(),
   createdAt: z.string(),
   expiresAt: z.string(),
   decidedBy: z.string().optional(),

@@ -120,12 +120,16 @@ describe("the protocol", () => {
 describe("callers", () => {
   test("need a bearer token: without one, the answer names the resource's metadata, and a cookie is not read", async () => {
     const { url } = service;
+    const metadata = (origin: string) => `resource_metadata="${origin}/.well-known/oauth-protected-resource/mcp"`;
     for (const headers of [{}, { Cookie: "__Host-session=abc" }] as Record<string, string>[]) {
       const { status, headers: answered } = await post(headers);
-      const challenge = `Bearer resource_metadata="${url}/.well-known/oauth-protected-resource"`;
-      expect([status, answered.get("www-authenticate")]).toEqual([401, challenge]);
+      expect([status, answered.get("www-authenticate")]).toEqual([401, `Bearer ${metadata(url)}`]);
     }
-    expect((await post({ Authorization: "Bearer csl_wrong" })).status).toBe(401);
+    for (const wrong of ["csl_wrong", "wrong"]) {
+      const { status, headers: answered } = await post({ Authorization: `Bearer ${wrong}` });
+      const challenge = `Bearer error="invalid_token", ${metadata(url)}`;
+      expect([wrong, status, answered.get("www-authenticate")]).toEqual([wrong, 401, challenge]);
+    }
     const signedIn = await post({ Authorization: `Bearer ${await service.signIn(ADMIN)}` });
     expect([signedIn.status, (await signedIn.json()).code]).toEqual([403, "programTokenOnly"]);
   });
@@ -277,7 +281,7 @@ describe("reading tools", () => {
 test("two open documents lead programs to the server, and contain nothing about the tenant", async () => {
   const text = await service.call("GET", "/llms.txt");
   expect([text.status, text.headers.get("content-type")]).toEqual([200, "text/plain; charset=utf-8"]);
-  const { status, body, text: json } = await service.call("GET", "/.well-known/oauth-protected-resource");
+  const { status, body, text: json } = await service.call("GET", "/.well-known/oauth-protected-resource/mcp");
   expect(status).toBe(200);
   expect(body.resource).toBe(`${service.url}/mcp`);
   for (const tenantData of [service.environment.AZURE_TENANT_ID ?? "no tenant", "kv-many", "Shop", "admin"])

@@ -1,8 +1,12 @@
 import { TableClient } from "@azure/data-tables";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { declarations } from "../../functions/functions.ts";
+import { MAX_ANSWER_BYTES } from "../../functions/mcp/answer.ts";
 import { dryRunOf } from "../../functions/mcp/changes.ts";
 import type { Services } from "../../functions/services.ts";
+import { systemRandomness } from "../../shared/platform/runtime.ts";
+import { insert } from "../../shared/platform/storage/tables.ts";
+import { PROPOSALS, type ProposalRecord, Proposals } from "../../shared/proposals/proposal.ts";
 import { licence } from "../support/licence.ts";
 import { connectMcp, createApiToken, type McpClient, sessionHeaders } from "../support/mcp.ts";
 import { type Answer, Service } from "../support/service.ts";
@@ -129,24 +133,133 @@ describe("a proposal", () => {
     await operator.client.close();
   });
 
+  test("shows the whole answer of its dry run, or is refused", async () => {
+    await setOwners(90, "x".repeat(250));
+    const proposed = await proposeOwners(["new-owner"]);
+    // More than fits into the answer of a tool.
+    expect(JSON.stringify(proposed).length).toBeLessThan(MAX_ANSWER_BYTES + 2000);
+    const { body } = await service.call("GET", `/api/proposals/${proposed.id}`, { headers: browser });
+    expect(JSON.stringify(body.dryRun).length).toBeGreaterThan(MAX_ANSWER_BYTES);
+    expect(body.dryRun.items).toHaveLength(90);
+    await setOwners(100, '"'.repeat(250));
+    const args = { name: "replaceAlertOwners", body: { owners: [] }, reason: "Clean up" };
+    const { json } = await assistant.call("propose_change", args);
+    expect([json.code, json.detail]).toEqual(["invalidRequest", expect.stringContaining("A person can check at most")]);
+  });
+
+  test("that is repeated returns the one that waits, unless its dry run changed", async () => {
+    await setOwners(1);
+    const first = await proposeOwners(["same-owner"]);
+    expect((await proposeOwners(["same-owner"])).id).toBe(first.id);
+    expect((await proposeOwners(["another-owner"])).id).not.toBe(first.id);
+    await setOwners(2);
+    expect((await proposeOwners(["same-owner"])).id).not.toBe(first.id);
+    const rejected = await proposeOwners(["rejected-owner"]);
+    await decide(rejected.id, "reject");
+    expect((await proposeOwners(["rejected-owner"])).id).not.toBe(rejected.id);
+  });
+
   test("is limited in number for each user", async () => {
-    const user = { username: "eager", password: "a password of an eager one", role: "admin" } as const;
-    await createUsers(service, [user], services);
-    const signedIn = await service.signIn(user);
-    const body = { name: "assistant", role: "admin", expiresInDays: 1 };
-    const created = await service.call("POST", "/auth/tokens", { token: signedIn, body });
-    const eager = await connectMcp(service.url, created.body.token);
+    const eager = await connectUser("eager");
     const codes = [];
-    for (let index = 0; index < 21; index++) {
-      const args = { name: "updateLoggingSettings", body: { logLevel: "INFO" }, reason: "Again" };
-      codes.push((await eager.call("propose_change", args)).json.code);
-    }
+    for (let index = 0; index < 21; index++) codes.push((await proposeDays(eager, index)).json.code);
     expect(codes.slice(-2)).toEqual([undefined, "conflict"]);
+    for (const { id, proposedBy } of await listProposals("?state=pending"))
+      if (proposedBy === "eager") await decide(id, "reject");
+    for (let index = 21; index < 51; index++) {
+      const { json } = await proposeDays(eager, index);
+      codes.push(json.code);
+      if (json.code === undefined) await decide(json.data.proposal.id, "reject");
+    }
+    expect(codes.slice(21).every((code) => code === undefined)).toBe(true);
+    expect((await proposeDays(eager, 51)).json.detail).toContain("in the last 24 hours");
     await eager.client.close();
   });
 });
 
+/** Replaces the list of owners as the administrator. */
+async function setOwners(count: number, suffix = ""): Promise<void> {
+  const owners = Array.from({ length: count }, (_, index) => ({
+    owner: `${index}-${suffix}`,
+    address: `owner-${index}@${"a".repeat(60)}.${"b".repeat(60)}.example`,
+  }));
+  const { status, text } = await service.admin("PUT", "/alerts/owners", { owners });
+  if (status !== 200) throw new Error(text);
+}
+
+async function proposeOwners(names: string[]): Promise<{ id: string }> {
+  const owners = names.map((owner) => ({ owner, address: "owner@acme.example" }));
+  const args = { name: "replaceAlertOwners", body: { owners }, reason: "New owners" };
+  const { json, isError, text } = await assistant.call("propose_change", args);
+  if (isError) throw new Error(text);
+  return json.data.proposal;
+}
+
+/** Creates a user with the role admin, and connects an assistant with an API token of the user. */
+async function connectUser(username: string): Promise<McpClient & { tokenId: string }> {
+  const user = { username, password: `a long password of ${username}`, role: "admin" } as const;
+  await createUsers(service, [user], services);
+  // Without a sign-in, because the number of sign-ins is limited.
+  const now = new Date();
+  const credential = { kind: "token", id: "test", since: now, expiresAt: now } as const;
+  const wanted = { name: "assistant", role: "admin", expiresInDays: 1 } as const;
+  const caller = { actor: username, requestId: "test" };
+  const created = await services.access.apiTokens.create({ username, role: "admin", credential }, wanted, caller);
+  return { ...(await connectMcp(service.url, created.token)), tokenId: created.id };
+}
+
+/** The setting of the proposals of users. */
+const RETENTION = "scanRetentionDays";
+/** Proposes a number of days, which makes a proposal different from others. */
+const proposeDays = (client: McpClient, index: number) =>
+  client.call("propose_change", {
+    name: "updateRetentionSettings",
+    body: { [RETENTION]: 400 + index },
+    reason: "Keep it longer",
+  });
+
+/** Returns all proposals, page by page. */
+async function listProposals(query = ""): Promise<{ id: string; proposedBy: string }[]> {
+  return await service.listAll(`/api/proposals${query}`);
+}
+
 describe("a decision", () => {
+  test("is refused if the dry run returns something else than the proposal shows", async () => {
+    await setOwners(1);
+    const proposed = await proposeOwners(["new-owner"]);
+    await setOwners(2);
+    const answer = await decide(proposed.id, "approve");
+    expect([answer.status, answer.body.code]).toEqual([409, "conflict"]);
+    expect(answer.body.detail).toContain("something changed since");
+    expect((await service.admin("GET", "/alerts/owners")).body.items).toHaveLength(2);
+    const { body } = await service.call("GET", `/api/proposals/${proposed.id}`, { headers: browser });
+    expect([body.state, body.detail]).toEqual(["expired", answer.body.detail]);
+    const again = await proposeOwners(["new-owner"]);
+    expect((await decide(again.id, "approve")).body.state).toBe("done");
+    expect((await service.admin("GET", "/alerts/owners")).body.items[0].owner).toBe("new-owner");
+  });
+
+  test("is refused if the proposer is disabled, deleted, demoted, or revoked the token", async () => {
+    const losses: [string, (tokenId: string, name: string) => Promise<Answer>][] = [
+      ["disabled", (_, name) => service.admin("PUT", `/auth/users/${name}`, { state: "disabled" })],
+      ["deleted", (_, name) => service.admin("DELETE", `/auth/users/${name}`)],
+      ["demoted", (_, name) => service.admin("PUT", `/auth/users/${name}`, { role: "operator" })],
+      ["revoked", (tokenId) => service.admin("DELETE", `/auth/tokens/${tokenId}`)],
+    ];
+    for (const [index, [name, lose]] of losses.entries()) {
+      const { client, tokenId, call } = await connectUser(name);
+      const { json } = await proposeDays({ client, call }, index);
+      const { id } = json.data.proposal;
+      await client.close();
+      expect([name, (await lose(tokenId, name)).status < 300]).toEqual([name, true]);
+      if (name === "deleted") await (await connectUser(name)).client.close();
+      const { status, body } = await decide(id, "approve");
+      expect([name, status, body.code]).toEqual([name, 409, "conflict"]);
+      expect([name, body.detail]).toEqual([name, expect.stringContaining("was disabled, deleted")]);
+      expect([name, await stateOf(id)]).toEqual([name, "expired"]);
+    }
+  });
+
   test("needs a browser session: no token decides, and no page of another site", async () => {
     const { id } = await propose();
     const signInToken = await service.signIn({ username: "admin", password: "correct-horse-battery" });
@@ -290,4 +403,62 @@ describe("a process that is killed during an approval", () => {
       }
     expect([...states]).toEqual(expect.arrayContaining(["pending", "started"]));
   }, 300_000);
+});
+
+describe("many proposals", () => {
+  /** Stores proposals as the service does, without their dry runs. */
+  async function plant(count: number, change: Partial<ProposalRecord> = {}): Promise<string[]> {
+    const now = Date.now();
+    const record: ProposalRecord = {
+      ...{ state: "rejected", endpoint: "removeAllOverrides", summary: "Remove all overrides", method: "DELETE" },
+      ...{ path: "/api/settings/all", params: {}, query: {}, dryRun: "{}", reason: "None" },
+      ...{ proposedBy: "someone", proposerId: "someone", writeId: "planted" },
+      createdAt: new Date(now).toISOString(),
+      expiresAt: new Date(now + 86_400_000).toISOString(),
+      ...change,
+    };
+    const ids = Array.from({ length: count }, () => systemRandomness().ulid(new Date(now)));
+    for (let first = 0; first < count; first += 50) {
+      const operations = ids.slice(first, first + 50).map((id) => insert(Proposals, id, record));
+      await services.tables.transaction(Proposals.table, PROPOSALS, operations);
+    }
+    return ids;
+  }
+
+  test("are listed on pages of a limited size, without a gap", async () => {
+    const ids = await plant(70, { dryRun: JSON.stringify("x".repeat(60_000)) });
+    const { body } = await service.admin("GET", "/api/proposals?state=rejected&limit=100");
+    expect(body.items.length).toBeGreaterThan(50);
+    expect(body.items.length).toBeLessThan(70);
+    expect(body.nextCursor).not.toBe(null);
+    const listed = (await listProposals("?state=rejected")).map(({ id }) => id);
+    expect(new Set(listed).size).toBe(listed.length);
+    expect(listed).toEqual(expect.arrayContaining(ids));
+  });
+
+  test("are deleted a week after they expire", async () => {
+    const daysAgo = (days: number) => new Date(Date.now() - days * 86_400_000).toISOString();
+    const [old] = await plant(1, { expiresAt: daysAgo(8) });
+    const [newer] = await plant(1, { expiresAt: daysAgo(6) });
+    await fetch(`${service.url}/admin/functions/clearExpiredRows`, { method: "POST", body: "{}" });
+    await expect
+      .poll(async () => (await service.admin("GET", `/api/proposals/${old}`)).status, { timeout: 30_000 })
+      .toBe(404);
+    expect(await stateOf(newer!)).toBe("rejected");
+  });
+
+  test("are limited for all users together: those that wait, and those that are stored", async () => {
+    const client = await connectUser("last");
+    const waiting = (await listProposals("?state=pending")).length;
+    expect(waiting).toBeLessThan(99);
+    const ids = await plant(99 - waiting, { state: "pending" });
+    expect((await proposeDays(client, 1)).json.code).toBe(undefined);
+    expect((await proposeDays(client, 2)).json.detail).toContain("100 proposals of all users wait");
+    for (const id of ids) await services.tables.remove(Proposals, PROPOSALS, id);
+    const stored = (await listProposals()).length;
+    await plant(999 - stored);
+    expect((await proposeDays(client, 3)).json.code).toBe(undefined);
+    expect((await proposeDays(client, 4)).json.detail).toContain("keeps at most 1000 proposals");
+    await client.client.close();
+  });
 });

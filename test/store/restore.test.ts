@@ -429,6 +429,7 @@ test("proposals that waited in the copy can't be approved after the restore", as
     dryRun: "{}",
     reason: "None",
     proposedBy: "maria",
+    proposerId: "uid",
     createdAt: "2026-11-27T08:00:00.000Z",
     expiresAt: "2026-11-28T08:00:00.000Z",
     writeId: "w",

@@ -138,7 +138,14 @@ async function plantUsers(tables: Tables): Promise<void> {
     query: {},
     dryRun: "{}",
   };
-  const proposal = { ...proposed, method: "DELETE", path: "/api/settings/all", reason: "None", proposedBy: "admin" };
+  const proposal = {
+    ...proposed,
+    method: "DELETE",
+    path: "/api/settings/all",
+    reason: "None",
+    proposedBy: "admin",
+    proposerId: GUID,
+  };
   const proposedAt = { createdAt: SINCE, expiresAt: UNTIL, writeId: ID };
   await tables.put(Proposals, PROPOSALS, ID, { state: "pending", ...proposal, ...proposedAt });
   const keyed = { state: "done", request: "00", requestId: "planted", startedAt: UNTIL, writeId: ID } as const;

@@ -111,9 +111,7 @@ export async function admit(
   const isForPrograms = endpoint.credential === "programToken";
   const credential = isForPrograms ? bearerOf(headers) : credentialOf(headers);
   const authenticated =
-    credential && endpoint.access !== "open"
-      ? await gate.authenticate(credential)
-      : noCredential(isForPrograms ? origin : undefined);
+    credential && endpoint.access !== "open" ? await gate.authenticate(credential) : noCredential(isForPrograms);
   // For an open endpoint `authenticated` is a problem that is never thrown.
   const actor = authenticated instanceof Problem ? undefined : authenticated;
   if (endpoint.rateLimit !== "none") {
@@ -130,7 +128,8 @@ export async function admit(
   try {
     if (isForPrograms) requireOwnOrigin(headers, origin);
     if (endpoint.access !== "open") {
-      if (authenticated instanceof Problem) throw authenticated;
+      if (authenticated instanceof Problem)
+        throw isForPrograms && origin !== undefined ? withMetadata(authenticated, origin) : authenticated;
       const readsOnly = endpoint.method === "GET";
       if (credential?.kind === "session" && !readsOnly) requireSameOrigin(headers, origin);
     }
@@ -184,25 +183,23 @@ export function roleRequired(least: Access, role: string, more = ""): Problem {
   return new Problem("forbidden", detail, { members: { requiredRole: least } });
 }
 
-/**
- * Creates a 401 for a request without a credential.
- *
- * @param resourceOrigin - Origin of an endpoint for programs. The header then leads to its description (RFC 9728, 5.1).
- */
-const noCredential = (resourceOrigin?: string) =>
-  resourceOrigin === undefined
-    ? new Problem("unauthorized", "Send the header Authorization: Bearer <token> with a token from POST /auth/login.", {
-        headers: { "WWW-Authenticate": "Bearer" },
-      })
-    : new Problem(
-        "unauthorized",
-        "Send the header Authorization: Bearer <token> with an API token or an Entra token.",
-        {
-          headers: {
-            "WWW-Authenticate": `Bearer resource_metadata="${resourceOrigin}/.well-known/oauth-protected-resource"`,
-          },
-        },
-      );
+/** Creates a 401 for a request without a credential. @param isForPrograms - True for an endpoint that takes no sign-in. */
+const noCredential = (isForPrograms: boolean) => {
+  const token = isForPrograms ? "an API token or an Entra token" : "a token from POST /auth/login";
+  return new Problem("unauthorized", `Send the header Authorization: Bearer <token> with ${token}.`, {
+    headers: { "WWW-Authenticate": "Bearer" },
+  });
+};
+
+/** Returns a 401 of the MCP server with a header that leads to its metadata (RFC 9728, 5.1), and other problems unchanged. */
+function withMetadata(problem: Problem, origin: string): Problem {
+  const challenge = problem.headers["WWW-Authenticate"];
+  if (challenge === undefined) return problem;
+  const metadata = `resource_metadata="${origin}/.well-known/oauth-protected-resource/mcp"`;
+  const separator = challenge === "Bearer" ? " " : ", ";
+  const headers = { ...problem.headers, "WWW-Authenticate": challenge + separator + metadata };
+  return new Problem(problem.code, problem.message, { headers });
+}
 
 /** Creates a 401 for a credential that is invalid, expired or revoked. */
 export const badCredential = (kind: keyof typeof CREDENTIAL_MESSAGES): Problem =>

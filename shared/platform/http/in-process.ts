@@ -11,6 +11,8 @@ export interface RequestInput {
   query: Record<string, string>;
   /** Undefined for a request without a body. */
   body?: unknown;
+  /** The header `If-Match`. */
+  ifMatch?: string | undefined;
 }
 
 /** The caller of an endpoint inside of the process. It was authenticated and counted with the request that causes the call. */
@@ -26,14 +28,14 @@ export interface InProcessCaller<Services> {
 
 /**
  * Calls an endpoint inside of the process, with the same checks of the caller, the same validation and the same handler as over
- * HTTP. `Idempotency-Key` and `If-Match` are not supported.
+ * HTTP. `Idempotency-Key` is not supported.
  *
  * @param beforeHandling - Runs after all checks, and before the handler.
  * @throws {Problem} of `authorize`, of the validation, of the confirmations, or of the handler
  */
 export async function callInProcess<Services>(
   endpoint: Endpoint<Services>,
-  { params: givenParams, query: givenQuery, body: givenBody }: RequestInput,
+  { params: givenParams, query: givenQuery, body: givenBody, ifMatch }: RequestInput,
   { actor, caller, origin, gate, services, log }: InProcessCaller<Services>,
   beforeHandling: () => Promise<void> = async () => {},
 ): Promise<Reply> {
@@ -53,7 +55,7 @@ export async function callInProcess<Services>(
       ...input,
       confirmed,
       caller,
-      ifMatch: undefined,
+      ifMatch,
       headers: new Headers(),
       url: new URL(
         `${origin ?? "http://localhost"}${pathOf(endpoint, givenParams)}?${new URLSearchParams(givenQuery)}`,
