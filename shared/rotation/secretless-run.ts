@@ -2,6 +2,7 @@ import * as z from "zod";
 import { entity } from "../platform/storage/entity.ts";
 import { keyText } from "../platform/storage/keys.ts";
 import type { Tables } from "../platform/storage/tables.ts";
+import { newestFirst } from "../platform/ulid.ts";
 
 /**
  * Records of runs that replace a client secret by federated credentials. A run adds the credentials, converts service connections,
@@ -147,6 +148,7 @@ export type RunRecord = z.infer<typeof RunRecord>;
 
 /** Partition of the runs and of the rows that point to them, in the table of the rotations. */
 export const RUNS = "secretless";
+export const runKey = (runId: string): string => `r|${newestFirst(runId)}`;
 export const SecretlessRuns = entity("Rotations", RunRecord, { uniqueWrites: true, signed: true });
 /** Points from an application to its run that has not ended. */
 export const SecretlessPointers = entity("Rotations", z.object({ runId: z.string() }));

@@ -3,11 +3,12 @@ import type { Clock, Randomness } from "../platform/runtime.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
 import { insert, RowExists, remove, replace, type Tables } from "../platform/storage/tables.ts";
-import { isUlid, newestFirst } from "../platform/ulid.ts";
+import { isUlid } from "../platform/ulid.ts";
 import {
   isOver,
   RUNS,
   type RunRecord,
+  runKey,
   SecretlessPointers,
   SecretlessRuns,
   unfinishedRunKey,
@@ -32,8 +33,6 @@ export interface RunRows {
   unfinished(): AsyncGenerator<string[]>;
 }
 
-const recordKey = (runId: string) => `r|${newestFirst(runId)}`;
-
 export function createRunRows(deps: { tables: Tables; clock: Clock; randomness: Randomness }): RunRows {
   const { tables, clock, randomness } = deps;
   const writeId = () => randomness.ulid(clock.now());
@@ -41,16 +40,16 @@ export function createRunRows(deps: { tables: Tables; clock: Clock; randomness: 
   const unfinishedOf = (appId: string) => unfinishedRunOf(tables, appId);
 
   return {
-    get: async (runId) => (isUlid(runId) ? await tables.get(SecretlessRuns, RUNS, recordKey(runId)) : undefined),
+    get: async (runId) => (isUlid(runId) ? await tables.get(SecretlessRuns, RUNS, runKey(runId)) : undefined),
     getWithAge: async (runId) =>
-      isUlid(runId) ? await tables.getWithAge(SecretlessRuns, RUNS, recordKey(runId)) : undefined,
+      isUlid(runId) ? await tables.getWithAge(SecretlessRuns, RUNS, runKey(runId)) : undefined,
     unfinishedOf,
 
     async insert(record) {
       const { runId, appId } = record;
       try {
         await tables.transaction(table, RUNS, [
-          insert(SecretlessRuns, recordKey(runId), { ...record, writeId: writeId() }),
+          insert(SecretlessRuns, runKey(runId), { ...record, writeId: writeId() }),
           insert(SecretlessPointers, unfinishedRunKey(appId), { runId }),
         ]);
       } catch (error) {

@@ -57,8 +57,8 @@ export interface SecretlessRuns {
   /**
    * Starts the rollback of all changes.
    *
-   * @param force - Also after the workloads could switch. A workload that did can no longer sign in then.
-   * @throws {Problem} conflict if the run has ended, removes the secret, or is past the switch and not forced.
+   * @param force - Also once the workloads could switch. A workload that did can no longer sign in then.
+   * @throws {Problem} conflict if the run has ended, removes the secret, or workloads could switch and it is not forced.
    */
   rollback(runId: string, force: boolean, caller: Caller): Promise<RunRecord>;
   /** Runs the due step of a run. Handler of the queue. */
