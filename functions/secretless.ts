@@ -154,7 +154,7 @@ const retrySecretlessRun = endpoint({
   name: "retrySecretlessRun",
   route: `${base}/secretless/{run_id}/retry`,
   summary: "Retry a replacement that needs attention",
-  description: "Continues with the step that failed.",
+  description: "Continues with the step that failed. Before the secret is removed, everything is checked again.",
   access: "operator",
   problems: ["notFound", "conflict"],
   handle: async ({ params, caller, services }) =>
@@ -167,7 +167,7 @@ const rollBackSecretlessRun = endpoint({
   route: `${base}/secretless/{run_id}/rollback`,
   summary: "Roll back a replacement",
   description:
-    "Reverts the converted service connections and removes the federated credentials that the run added. Not possible once the secret is being removed (409). After the step `convert`, only with force: true.",
+    "Reverts the converted service connections and removes the federated credentials that the run added. Not possible while the secret is being removed (409). Once a federated credential was added or a connection converted, only with force: true.",
   access: "operator",
   body: RollbackRequest,
   bodyOptional: true,

@@ -29,7 +29,7 @@ const CAMPAIGNS: Record<string, Campaign> = {
       "test/rotation/kill.test.ts",
       "test/rotation/resource-key-crashes.test.ts",
       "test/rotation/automatic-schedules.test.ts",
-      "test/secretless/runs.test.ts",
+      "test/secretless/run-crashes.test.ts",
       "test/sync/kill.test.ts",
     ],
   },
@@ -52,8 +52,9 @@ const CAMPAIGNS: Record<string, Campaign> = {
     environment: { CAMPAIGN: "all" },
   },
   secretless: {
-    description: "replacements of client secrets by federated credentials for 20 applications: a crash at each call",
-    arguments: () => [VITEST, "run", "test/secretless/runs.test.ts", "--reporter=verbose"],
+    description:
+      "replacements of client secrets by federated credentials: a crash before and after each call of each step",
+    arguments: () => [VITEST, "run", "test/secretless/run-crashes.test.ts", "--reporter=verbose"],
     environment: { CAMPAIGN: "all" },
   },
   renewals: {

@@ -16,6 +16,7 @@ import {
   type RotationSummary,
 } from "./rotation.ts";
 import { EVENTS_PREFIX, listPrefix, listRange, type RotationRows } from "./rows.ts";
+import { isOver as isRunOver, RUNS, runKey, SecretlessRuns } from "./secretless-run.ts";
 
 // The lists of rotations for the API, the events of rotations for alerts, and the purge of old rotations.
 
@@ -63,6 +64,17 @@ export interface RotationHistory {
 }
 
 export function createRotationHistory(tables: Tables, rows: RotationRows): RotationHistory {
+  /** Deletes the runs that replaced a client secret and ended before a time. They are no entries of this history. */
+  async function purgeRuns(before: Date): Promise<void> {
+    const newest = encodeTime(Math.max(0, before.getTime() - 1)) + "Z".repeat(16);
+    const range = { partitionKey: RUNS, from: runKey(newest), before: keyEnd("r|"), onCorrupt: "leaveOut" as const };
+    for await (const page of tables.pages(SecretlessRuns, range)) {
+      const old = page.filter(({ status, endedAt }) => isRunOver(status) && Date.parse(endedAt!) < before.getTime());
+      const removals = old.map(({ rowKey }) => remove(SecretlessRuns, rowKey));
+      await tables.write(SecretlessRuns.table, RUNS, removals);
+    }
+  }
+
   /**
    * Counts a list up to `MAX_COUNTED`.
    *
@@ -165,6 +177,7 @@ export function createRotationHistory(tables: Tables, rows: RotationRows): Rotat
             const removals = page.map(({ rowKey }) => remove(RotationEvents, rowKey));
             await tables.write(RotationEvents.table, ROTATIONS, removals);
           }
+          await purgeRuns(before);
           return { removed, retentionDays, more: false };
         },
       };

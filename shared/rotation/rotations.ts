@@ -32,6 +32,7 @@ import {
   subjectDetails,
 } from "./rotation.ts";
 import { createRotationRows, UnfinishedRotation } from "./rows.ts";
+import { replacementUnfinished, unfinishedRunOf } from "./secretless-run.ts";
 import { createStepContext, type StepDependencies } from "./step-context.ts";
 import { createStepRunner } from "./step-runner.ts";
 import { resetFailedRestores } from "./steps/refresh-consumers.ts";
@@ -145,6 +146,9 @@ export function createRotations(deps: RotationDependencies): Rotations {
         : issuerOf(request).subjectOf(request),
     );
     if (unfinished !== undefined) onObstacle(rotationUnfinished(unfinished));
+    // Consumers would get a secret that the run does not watch.
+    const runId = "appId" in request ? await unfinishedRunOf(tables, request.appId) : undefined;
+    if (runId !== undefined) onObstacle(conflict(replacementUnfinished(runId)));
     const planned = planRotation(deps, { ...request, expiryDays, automatic: automatic !== undefined }, now, onObstacle);
     const plan = await planned.catch(throwAsProblem);
     return draftRotation(plan, { rotationId: randomness.ulid(now), caller, automatic, now });

@@ -1,5 +1,8 @@
 import * as z from "zod";
 import { entity } from "../platform/storage/entity.ts";
+import { keyText } from "../platform/storage/keys.ts";
+import type { Tables } from "../platform/storage/tables.ts";
+import { newestFirst } from "../platform/ulid.ts";
 
 /**
  * Records of runs that replace a client secret by federated credentials. A run adds the credentials, converts service connections,
@@ -82,6 +85,8 @@ const Connection = z.object({
   connectionId: z.string(),
   automatic: z.boolean(),
   state: z.enum(CONNECTION_STATES),
+  /** Number of failed sign-ins since the conversion or the last retry. */
+  failedSignIns: z.int().optional(),
 });
 export type RunConnection = z.infer<typeof Connection>;
 
@@ -121,7 +126,7 @@ const RunRecord = z.object({
   /** The blind spots that a person accepted. */
   confirmed: z.object({ by: z.string(), at: z.string(), codes: z.array(z.string()) }).optional(),
   rollback: z.object({ by: z.string(), at: z.string(), force: z.boolean() }).optional(),
-  /** Stored before the secret is removed. From then on nothing can be rolled back. */
+  /** Stored before the request that removes the secret. Nothing can be rolled back until it is known that the secret stays. */
   removingSince: z.string().optional(),
   failure: Failure.optional(),
   /** Status with which a run that needs attention continues. */
@@ -143,9 +148,16 @@ export type RunRecord = z.infer<typeof RunRecord>;
 
 /** Partition of the runs and of the rows that point to them, in the table of the rotations. */
 export const RUNS = "secretless";
+export const runKey = (runId: string): string => `r|${newestFirst(runId)}`;
 export const SecretlessRuns = entity("Rotations", RunRecord, { uniqueWrites: true, signed: true });
 /** Points from an application to its run that has not ended. */
 export const SecretlessPointers = entity("Rotations", z.object({ runId: z.string() }));
+export const unfinishedRunKey = (appId: string): string => `u|${keyText(appId.toLowerCase())}`;
+/** Returns the ID of the unfinished run of an application. */
+export const unfinishedRunOf = async (tables: Pick<Tables, "get">, appId: string): Promise<string | undefined> =>
+  (await tables.get(SecretlessPointers, RUNS, unfinishedRunKey(appId)))?.runId;
+export const replacementUnfinished = (runId: string): string =>
+  `The run ${runId}, which replaces a client secret of the application, has not ended. Wait for it, or roll it back.`;
 
 export const SECRETLESS_QUEUE = "secretless-runs";
 export const SecretlessMessage = z.object({ runId: z.string() });

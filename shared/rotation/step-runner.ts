@@ -15,6 +15,7 @@ import {
   type RotationRecord,
   type StepName,
 } from "./rotation.ts";
+import { replacementUnfinished, unfinishedRunOf } from "./secretless-run.ts";
 import { createStepContext, type StepContext, type StepDependencies } from "./step-context.ts";
 import { ContinueLater, LeaseLost, NeedsAttention, RollBack } from "./step-errors.ts";
 import { publishNext } from "./steps/publish.ts";
@@ -33,8 +34,14 @@ const LONGEST_PAUSE_SECONDS = 600;
 
 /** The function of each step. */
 const STEP_FUNCTIONS: Record<StepName, (context: StepContext) => Promise<void>> = {
-  makeRoom: async (context) => await issuerOf(context.record).makeRoom?.(context),
-  create: (context) => issuerOf(context.record).create(context),
+  async makeRoom(context) {
+    await requireNoReplacement(context);
+    await issuerOf(context.record).makeRoom?.(context);
+  },
+  async create(context) {
+    await requireNoReplacement(context);
+    await issuerOf(context.record).create(context);
+  },
   prove: (context) => issuerOf(context.record).prove(context),
   publish: publishNext,
   verify: refreshConsumers,
@@ -49,6 +56,18 @@ const STEP_FUNCTIONS: Record<StepName, (context: StepContext) => Promise<void>> 
     await deleteLeftovers(context);
   },
 };
+
+/**
+ * A run that replaces a client secret and a rotation of the application can be stored at the same time. Each looks for the other before
+ * its first change, so that at least one of them ends.
+ *
+ * @throws {RollBack} replacementUnfinished
+ */
+async function requireNoReplacement({ deps, record: { appId } }: StepContext): Promise<void> {
+  const runId = appId === undefined ? undefined : await unfinishedRunOf(deps.tables, appId);
+  if (runId === undefined) return;
+  throw new RollBack("replacementUnfinished", replacementUnfinished(runId), "Then start another rotation.");
+}
 
 /** Runs the steps of rotations. Each queue message runs one step of one rotation. */
 export interface StepRunner {

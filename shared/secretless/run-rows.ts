@@ -1,10 +1,19 @@
 import { Problem } from "../platform/http/problem.ts";
 import type { Clock, Randomness } from "../platform/runtime.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
-import { keyEnd, keyText } from "../platform/storage/keys.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
 import { insert, RowExists, remove, replace, type Tables } from "../platform/storage/tables.ts";
-import { isUlid, newestFirst } from "../platform/ulid.ts";
-import { isOver, RUNS, type RunRecord, SecretlessPointers, SecretlessRuns } from "../rotation/secretless-run.ts";
+import { isUlid } from "../platform/ulid.ts";
+import {
+  isOver,
+  RUNS,
+  type RunRecord,
+  runKey,
+  SecretlessPointers,
+  SecretlessRuns,
+  unfinishedRunKey,
+  unfinishedRunOf,
+} from "../rotation/secretless-run.ts";
 
 /** Stores runs. Row keys, all in one partition: `r|<id, newest first>` the run, `u|<client ID>` the unfinished run of an application. */
 export interface RunRows {
@@ -24,28 +33,24 @@ export interface RunRows {
   unfinished(): AsyncGenerator<string[]>;
 }
 
-const recordKey = (runId: string) => `r|${newestFirst(runId)}`;
-const unfinishedKey = (appId: string) => `u|${keyText(appId.toLowerCase())}`;
-
 export function createRunRows(deps: { tables: Tables; clock: Clock; randomness: Randomness }): RunRows {
   const { tables, clock, randomness } = deps;
   const writeId = () => randomness.ulid(clock.now());
   const { table } = SecretlessRuns;
-  const unfinishedOf = async (appId: string) =>
-    (await tables.get(SecretlessPointers, RUNS, unfinishedKey(appId)))?.runId;
+  const unfinishedOf = (appId: string) => unfinishedRunOf(tables, appId);
 
   return {
-    get: async (runId) => (isUlid(runId) ? await tables.get(SecretlessRuns, RUNS, recordKey(runId)) : undefined),
+    get: async (runId) => (isUlid(runId) ? await tables.get(SecretlessRuns, RUNS, runKey(runId)) : undefined),
     getWithAge: async (runId) =>
-      isUlid(runId) ? await tables.getWithAge(SecretlessRuns, RUNS, recordKey(runId)) : undefined,
+      isUlid(runId) ? await tables.getWithAge(SecretlessRuns, RUNS, runKey(runId)) : undefined,
     unfinishedOf,
 
     async insert(record) {
       const { runId, appId } = record;
       try {
         await tables.transaction(table, RUNS, [
-          insert(SecretlessRuns, recordKey(runId), { ...record, writeId: writeId() }),
-          insert(SecretlessPointers, unfinishedKey(appId), { runId }),
+          insert(SecretlessRuns, runKey(runId), { ...record, writeId: writeId() }),
+          insert(SecretlessPointers, unfinishedRunKey(appId), { runId }),
         ]);
       } catch (error) {
         if (!(error instanceof RowExists)) throw error;
@@ -58,7 +63,7 @@ export function createRunRows(deps: { tables: Tables; clock: Clock; randomness: 
       const etags = await tables.transaction(table, RUNS, [
         replace(SecretlessRuns, before.rowKey, after, before.etag),
         ...(isOver(after.status) && !isOver(before.status)
-          ? [remove(SecretlessPointers, unfinishedKey(after.appId))]
+          ? [remove(SecretlessPointers, unfinishedRunKey(after.appId))]
           : []),
       ]);
       return { ...after, partitionKey: RUNS, rowKey: before.rowKey, etag: etags.get(before.rowKey)! };

@@ -2,7 +2,7 @@ import { CloudFailure } from "../platform/azure/failure.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import { Problem } from "../platform/http/problem.ts";
 import type { Queues } from "../platform/storage/queues.ts";
-import { RowChanged } from "../platform/storage/tables.ts";
+import { RowChanged, StorageCorrupt } from "../platform/storage/tables.ts";
 import { HOUR_MS, SECOND_MS } from "../platform/time.ts";
 import { LEASE_MS } from "../rotation/directory-lease.ts";
 import { isTransientFailure } from "../rotation/problems.ts";
@@ -34,6 +34,8 @@ export interface RunRunner {
   /** Runs the due step of a run. Safe to repeat and to run concurrently: the lease permits one worker at a time. */
   runDueStep(runId: string, requestId: string): Promise<void>;
   scheduleNext(record: Pick<RunRecord, "runId" | "dueAt">): Promise<void>;
+  /** Sends a message if the run is due and no worker runs it. */
+  sendDue(runId: string): Promise<void>;
   /** Handler of the poison queue: the run then needs the attention of a person. */
   giveUp(runId: string): Promise<void>;
 }
@@ -65,6 +67,9 @@ export const startRollback = ({ steps }: RunRecord): Partial<RunRecord> => ({
 /** Returns whether a person requested a rollback that has not started. Not while the secret is being removed. */
 const isRollbackDue = ({ rollback, status, removingSince }: RunRecord): boolean =>
   rollback !== undefined && status === "running" && removingSince === undefined;
+
+/** Clocks of workers may differ by this time. */
+const CLOCK_SLACK_MS = 5 * SECOND_MS;
 
 export function createRunRunner(deps: RunDependencies, queues: Queues): RunRunner {
   const { rows, clock, randomness, log } = deps;
@@ -102,6 +107,14 @@ export function createRunRunner(deps: RunDependencies, queues: Queues): RunRunne
       }),
     });
 
+  /** A rollback that a person requested while the step ran takes effect instead of a change. */
+  const unlessRolledBack =
+    (change: (record: RunRecord) => Partial<RunRecord>) =>
+    (record: RunRecord): Partial<RunRecord> =>
+      isRollbackDue(record)
+        ? { working: undefined, failures: 0, dueAt: dueIn(0), ...startRollback(record) }
+        : change(record);
+
   /** Marks a step as done. After the last one, ends the run. */
   function finished(record: RunRecord, name: RunStep): Partial<RunRecord> {
     const steps = changeStep(record.steps, name, { status: "done", finishedAt: instant(), failure: undefined });
@@ -115,25 +128,16 @@ export function createRunRunner(deps: RunDependencies, queues: Queues): RunRunne
   async function run(context: RunContext, name: RunStep): Promise<void> {
     try {
       await STEP_FUNCTIONS[name](context);
-      // A rollback that a person requested meanwhile takes effect before the next step.
-      await context.save((record) =>
-        isRollbackDue(record)
-          ? { working: undefined, failures: 0, dueAt: dueIn(0), ...startRollback(record) }
-          : finished(record, name),
-      );
+      await context.save(unlessRolledBack((record) => finished(record, name)));
     } catch (error) {
       if (error instanceof LeaseLost) throw error;
       if (error instanceof ContinueLater) {
         const { seconds } = error;
-        await context.save((record) => {
-          const isUndone = isRollbackDue(record);
-          const changes = { working: undefined, failures: 0, dueAt: dueIn(isUndone ? 0 : seconds) };
-          return { ...changes, ...(isUndone && startRollback(record)) };
-        });
+        await context.save(unlessRolledBack(() => ({ working: undefined, failures: 0, dueAt: dueIn(seconds) })));
       } else if (error instanceof RollBack && context.record.status === "running")
         await context.save(undo(name, error.failure));
       else if (error instanceof NeedsAttention || error instanceof RollBack)
-        await context.save(attention(name, error.failure));
+        await context.save(unlessRolledBack(attention(name, error.failure)));
       else await handleFailure(context, name, error);
     }
     if (!isOver(context.record.status) && context.record.status !== "needsAttention")
@@ -156,22 +160,40 @@ export function createRunRunner(deps: RunDependencies, queues: Queues): RunRunne
       }));
     } else
       await context.save(
-        status === "running" && REVERSIBLE_STEPS.includes(name) ? undo(name, failure) : attention(name, failure),
+        status === "running" && REVERSIBLE_STEPS.includes(name)
+          ? undo(name, failure)
+          : unlessRolledBack(attention(name, failure)),
       );
     // Other errors are bugs or storage failures. They are thrown, so that the host logs them and redelivers the message.
     if (!(error instanceof CloudFailure || error instanceof Problem)) throw error;
   }
 
+  /** Returns whether a run waits for a worker: its time has come, and no worker has the lease. */
+  function isDue({ row, ageMs }: { row: RunRecord; ageMs: number }, slackMs = 0): boolean {
+    if (isOver(row.status) || row.status === "needsAttention") return false;
+    if (row.working !== undefined && ageMs < LEASE_MS) return false;
+    return Date.parse(row.dueAt) <= clock.now().getTime() + slackMs;
+  }
+
   return {
     scheduleNext,
 
+    async sendDue(runId) {
+      try {
+        const found = await rows.getWithAge(runId);
+        if (found === undefined || !isDue(found)) return;
+      } catch (error) {
+        // The worker fails at the row, and the timer continues the other runs.
+        if (!(error instanceof StorageCorrupt)) throw error;
+      }
+      await send(runId, 0);
+    },
+
     async runDueStep(runId, requestId) {
       const found = await rows.getWithAge(runId);
-      if (found === undefined || isOver(found.row.status) || found.row.status === "needsAttention") return;
-      const { ageMs } = found;
-      if (found.row.working !== undefined && ageMs < LEASE_MS) return await send(runId, LEASE_MS - ageMs + SECOND_MS);
-      const waitMs = Date.parse(found.row.dueAt) - clock.now().getTime();
-      if (waitMs > 0) return await scheduleNext(found.row);
+      if (found === undefined) return;
+      // The worker that has the lease sends the next message. If it dies, or this message is early, the timer sends one.
+      if (!isDue(found, CLOCK_SLACK_MS)) return;
       const row = isRollbackDue(found.row) ? { ...found.row, ...startRollback(found.row) } : found.row;
       const name = nextStep(row);
       if (name === undefined) return;

@@ -20,6 +20,8 @@ const RETRY_SECONDS = 60;
 const LATE_WRITE_MS = 2 * MINUTE_MS;
 /** Time for which a check of the logs is valid. After it, the logs are checked again before the removal. */
 const CHECK_VALID_MS = 5 * MINUTE_MS;
+/** Number of failed sign-ins of a converted connection after which a person must look. */
+const MAX_FAILED_SIGN_INS = 10;
 
 export const STEP_FUNCTIONS: Record<RunStep, (context: RunContext) => Promise<void>> = {
   check: checkPlan,
@@ -225,7 +227,7 @@ async function convertConnections(context: RunContext): Promise<void> {
 /** @throws {NeedsAttention} if a converted connection presents other claims, or does not sign in. */
 async function requireConverted(
   context: RunContext,
-  { consumer, name, automatic }: RunConnection,
+  { consumer, name, automatic, failedSignIns = 0 }: RunConnection,
   { issuer, subject, signsIn }: ConnectionFederation,
 ): Promise<void> {
   const credential = context.record.credentials.find(({ consumers }) => consumers.includes(consumer));
@@ -237,8 +239,9 @@ async function requireConverted(
     );
   if (signsIn) return;
   // Microsoft Entra may not know a new federated credential for some minutes.
-  const attempts = context.record.steps.find((one) => one.name === "convert")?.attempts ?? 0;
-  if (attempts < 10) throw new ContinueLater(RETRY_SECONDS / 2);
+  const isWaiting = failedSignIns < MAX_FAILED_SIGN_INS;
+  await context.save(changeConnection(consumer, { failedSignIns: isWaiting ? failedSignIns + 1 : 0 }));
+  if (isWaiting) throw new ContinueLater(RETRY_SECONDS / 2);
   throw new NeedsAttention(
     "connectionFails",
     `Azure DevOps can't sign in with the converted service connection ${name}.`,
@@ -256,7 +259,8 @@ async function watchSignIns(context: RunContext): Promise<void> {
   const report = await deps.report(record.appId);
   const secret = secretIn(report, record.keyId);
   if (secret === undefined) {
-    await context.save(({ notes }) => ({ notes: [...notes, "The client secret was removed by someone else."] }));
+    // The report can be older than the directory.
+    if (await isListed(context)) throw new ContinueLater(HOUR_SECONDS);
     return;
   }
   const since = record.watch?.since ?? now.toISOString();
@@ -307,31 +311,52 @@ function blindSpotsOf({ credentials, consumers, keyId }: RunRecord, report: Secr
   return [...new Map(found.map((one) => [one.code, one])).values()];
 }
 
-/** Removes the client secret. Everything that could show a lost sign-in is read again directly before. */
+/** Returns whether the application still has the client secret. */
+const isListed = async ({ deps, record: { objectId, keyId } }: RunContext): Promise<boolean> =>
+  (await deps.graph.findApplication({ objectId }))?.passwords.some((one) => one.keyId === keyId) ?? false;
+
+const REMOVED_ELSEWHERE = "The client secret was removed by someone else.";
+
+/** Removes the client secret. Before each request, everything that could show a lost sign-in is read again. */
 async function removeSecret(context: RunContext): Promise<void> {
   const { deps, record } = context;
   const { objectId, keyId, removingSince, watch } = record;
-  const isListed = async () =>
-    (await deps.graph.findApplication({ objectId }))?.passwords.some((one) => one.keyId === keyId) ?? false;
-  if (removingSince === undefined) {
-    const isOld = context.now().getTime() - Date.parse(watch?.checkedAt ?? "") > CHECK_VALID_MS;
-    if (isOld || watch === undefined) {
-      await context.save(({ steps }) => ({
-        steps: steps.map((one) => (one.name === "watch" ? { ...one, status: "waiting" } : one)),
-      }));
-      throw new ContinueLater(0);
-    }
-    await requireCredentials(context);
+  if (!(await isListed(context))) {
+    if (removingSince === undefined && !record.notes.includes(REMOVED_ELSEWHERE))
+      await context.save(({ notes }) => ({ notes: [...notes, REMOVED_ELSEWHERE] }));
+    return await appChanged(context);
   }
-  if (!(await isListed())) return await appChanged(context);
+  if (removingSince !== undefined) {
+    // A request without a response may still take effect. After that time it did nothing, and a rollback is possible again.
+    const waitMs = Date.parse(removingSince) + LATE_WRITE_MS - context.now().getTime();
+    if (waitMs > 0) throw new ContinueLater(Math.ceil(waitMs / SECOND_MS));
+    await context.save(() => ({ removingSince: undefined }));
+  }
+  if (watch === undefined || context.now().getTime() - Date.parse(watch.checkedAt) > CHECK_VALID_MS) {
+    await context.save(({ steps }) => ({
+      steps: steps.map((one) => (one.name === "watch" ? { ...one, status: "waiting" } : one)),
+    }));
+    throw new ContinueLater(0);
+  }
+  await requireCredentials(context);
   await context.withDirectoryLease(async () => {
-    await context.save((current) => ({ removingSince: current.removingSince ?? context.now().toISOString() }));
-    await context.audited("secretless.secretRemoved", {}, async () => {
-      await unlessMissing(deps.graph.removePassword(objectId, keyId));
+    await context.save((current) => {
+      // The person was told that the run is rolled back.
+      if (current.rollback !== undefined) throw new ContinueLater(0);
+      return { removingSince: context.now().toISOString() };
     });
+    try {
+      await context.audited("secretless.secretRemoved", {}, async () => {
+        await unlessMissing(deps.graph.removePassword(objectId, keyId));
+      });
+    } catch (error) {
+      // Nothing was removed, so a rollback is possible again.
+      if (error instanceof CloudFailure && !error.unclear) await context.save(() => ({ removingSince: undefined }));
+      throw error;
+    }
   });
   // Microsoft Graph can answer that the secret is absent although it exists.
-  if (await isListed()) throw new ContinueLater(RETRY_SECONDS);
+  if (await isListed(context)) throw new ContinueLater(RETRY_SECONDS);
   await appChanged(context);
 }
 

@@ -57,8 +57,8 @@ export interface SecretlessRuns {
   /**
    * Starts the rollback of all changes.
    *
-   * @param force - Also after the workloads could switch. A workload that did can no longer sign in then.
-   * @throws {Problem} conflict if the run has ended, removes the secret, or is past the switch and not forced.
+   * @param force - Also once the workloads could switch. A workload that did can no longer sign in then.
+   * @throws {Problem} conflict if the run has ended, removes the secret, or workloads could switch and it is not forced.
    */
   rollback(runId: string, force: boolean, caller: Caller): Promise<RunRecord>;
   /** Runs the due step of a run. Handler of the queue. */
@@ -257,7 +257,7 @@ export function createSecretlessRuns(
           throw conflict("The secret is being removed, so this run can no longer be rolled back.");
         if (row.status === "rollingBack" || row.resume === "rollingBack")
           throw conflict("This run is rolling back already.");
-        if (row.watch !== undefined && !force)
+        if (mayHaveSwitched(row) && !force)
           throw conflict(
             "Workloads may already sign in with the federated credentials, and can't after the rollback. Switch them back to the secret, then send force: true.",
           );
@@ -269,8 +269,7 @@ export function createSecretlessRuns(
     work: (runId, requestId) => runner.runDueStep(runId, requestId),
 
     async continueDue() {
-      for await (const runIds of rows.unfinished())
-        for (const runId of runIds) await runner.scheduleNext({ runId, dueAt: clock.now().toISOString() });
+      for await (const runIds of rows.unfinished()) for (const runId of runIds) await runner.sendDue(runId);
     },
 
     giveUp: (runId) => runner.giveUp(runId),
@@ -278,6 +277,12 @@ export function createSecretlessRuns(
 }
 
 const conflict = (detail: string): Problem => new Problem("conflict", detail);
+
+/** Returns whether a workload can sign in without the secret, by what the rollback takes away. */
+const mayHaveSwitched = ({ watch, credentials, connections }: RunRecord): boolean =>
+  watch !== undefined ||
+  credentials.some(({ state }) => state === "added") ||
+  connections.some(({ state }) => state === "converting" || state === "converted");
 
 /** Returns the claims of a token, without verifying it: Microsoft Entra does. @throws {Problem} invalidRequest */
 function claimsIn(assertion: string): { iss: string; sub: string; aud: string } {

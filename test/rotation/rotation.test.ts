@@ -13,6 +13,7 @@ import { createRotationHistory } from "../../shared/rotation/history.ts";
 import { nextVersion } from "../../shared/rotation/place-content.ts";
 import type { RotationRecord } from "../../shared/rotation/rotation.ts";
 import { noLogs } from "../../shared/rotation/secret-usage.ts";
+import { RUNS, SecretlessPointers, unfinishedRunKey } from "../../shared/rotation/secretless-run.ts";
 import { createStepContext } from "../../shared/rotation/step-context.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
@@ -1096,6 +1097,23 @@ test("the history is filtered, sorted newest first and purged", async () => {
   await expect(rotations.get(rotationId)).rejects.toEqual(rejection("notFound"));
   expect(await rotations.get(unfinished)).toMatchObject({ status: "planned" });
   for await (const some of rotations.events()) expect(some).toEqual([]);
+});
+
+test("no rotation of an application changes anything while a run replaces its client secret", async () => {
+  const app = world.addApplication(newAppName());
+  const rotations = world.start();
+  const tables = world.tables();
+  const insertPointer = () => tables.insert(SecretlessPointers, RUNS, unfinishedRunKey(app.appId), { runId: "RUN-1" });
+  await insertPointer();
+  await expect(rotations.begin(app.request, BOSS)).rejects.toEqual(rejection("conflict", /RUN-1/));
+  await tables.remove(SecretlessPointers, RUNS, unfinishedRunKey(app.appId));
+  // The run is stored after the rotation was planned.
+  const rotationId = await startRotation(app);
+  await insertPointer();
+  const { row } = await world.run(rotationId);
+  expect([row.status, row.failure?.code]).toEqual(["failed", "replacementUnfinished"]);
+  await tables.remove(SecretlessPointers, RUNS, unfinishedRunKey(app.appId));
+  await expectOldSecretRestored(app, row);
 });
 
 test("the history counts up to 10,000 rotations and returns the page at any offset", async () => {

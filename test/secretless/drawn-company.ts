@@ -248,10 +248,13 @@ const recordOf = (
   targetName,
 });
 
-/** Draws a company of 60 applications: each scenario three times, in random order. */
-export function drawCompany(seed: number): { company: Company; expected: Expected[]; records: SyncRequest[] } {
+/** Draws a company of 60 applications: each scenario three times, in random order. Or of `copies` of the given scenarios. */
+export function drawCompany(
+  seed: number,
+  { names = Object.keys(SCENARIOS), copies = 3 }: { names?: readonly string[]; copies?: number } = {},
+): { company: Company; expected: Expected[]; records: SyncRequest[] } {
   const dice = new Dice(seed);
-  const scenarios = Object.keys(SCENARIOS).flatMap((scenario) => [scenario, scenario, scenario]);
+  const scenarios = names.flatMap((scenario) => Array.from({ length: copies }, () => scenario));
   const order = scenarios.map((scenario) => ({ scenario, place: dice.next() })).sort((a, b) => a.place - b.place);
   const drawn = order.map(({ scenario }, index): Drawn => {
     const short = `app-${String(index).padStart(2, "0")}`;

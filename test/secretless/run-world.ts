@@ -42,6 +42,8 @@ export interface Workload {
   /** Name of its service connection. */
   connection: string | undefined;
   switched: boolean;
+  /** Whether the person does not convert the connection yet. */
+  isLeft?: boolean;
   lastUsedMs: number | undefined;
 }
 
@@ -65,14 +67,16 @@ export async function openRunWorld(company: Company, drawn: readonly { name: str
   });
   await devops.configure({ orgUrl: `https://dev.azure.com/${organization.name}` }, undefined, BOSS);
   const workloads = drawn.map(({ name, scenario }) => workloadOf(name, scenario));
-  // The runs take months, in which no secret expires.
-  for (const { appId, keyId } of workloads) control.directory.expireSecret(appId, keyId, 3_000);
+  // The runs take years, in which no secret expires.
+  for (const { appId, keyId } of workloads) control.directory.expireSecret(appId, keyId, 30_000);
   const lost = new Set<string>();
   const events: AuditEvent[] = [];
   let messages: { runId: string; dueAtMs: number }[] = [];
   /** Claims that Azure shows of a consumer. Undefined: none. */
   const shown = new Map<string, { issuers?: string[]; subjects?: string[] }>();
   world.afterWrite = async () => checkSignIns();
+  /** Called before each call to Microsoft Graph. */
+  const hooks = { beforeGraph: async (_method: string): Promise<void> => {} };
 
   function workloadOf(name: string, scenario: string): Workload {
     const appId = appIdOf(name);
@@ -257,7 +261,7 @@ export async function openRunWorld(company: Company, drawn: readonly { name: str
   function switchIfTold(run: RunRecord): void {
     const workload = workloads.find(({ appId }) => appId === run.appId)!;
     const step = (name: string) => run.steps.find((one) => one.name === name)?.status;
-    if (workload.scenario === "manualConnection" && run.connections[0]?.state === "waiting") {
+    if (workload.scenario === "manualConnection" && !workload.isLeft && run.connections[0]?.state === "waiting") {
       const connection = organization.connectionNamed(workload.connection!);
       if (connection.authorization.scheme === "ServicePrincipal") control.devops.federate(connection, true);
     }
@@ -268,7 +272,16 @@ export async function openRunWorld(company: Company, drawn: readonly { name: str
   function start(steps: Steps = { taken: 0 }): SecretlessRuns {
     const identity = createIdentity(config);
     const once = <T extends object>(inner: T) => crashable(inner, steps, (method) => method !== "pages");
-    const graph = createGraph({ config, identity, log: world.log, limits: world.limits });
+    const graph = new Proxy(createGraph({ config, identity, log: world.log, limits: world.limits }), {
+      get: (target, name, receiver) => {
+        const member: unknown = Reflect.get(target, name, receiver);
+        if (typeof member !== "function") return member;
+        return async (...args: unknown[]) => {
+          await hooks.beforeGraph(String(name));
+          return await member.apply(target, args);
+        };
+      },
+    });
     return createSecretlessRuns({
       tables: crashable(world.tables(), steps, (method) => method !== "pages" && method !== "writtenLists"),
       queues: once({
@@ -334,8 +347,21 @@ export async function openRunWorld(company: Company, drawn: readonly { name: str
     throw new Error(`The run ${runId} does not end: ${JSON.stringify(await reader.get(runId))}`);
   }
 
+  /** Lets the timer run, and delivers each message that is due once. Returns the number of messages that are left. */
+  async function tick(): Promise<number> {
+    world.advanceClock(TIMER_MS);
+    await start().continueDue();
+    const now = world.clock.now().getTime();
+    const due = messages.filter(({ dueAtMs }) => dueAtMs <= now);
+    messages = messages.filter(({ dueAtMs }) => dueAtMs > now);
+    for (const { runId } of due) await start().work(runId, "request-of-worker");
+    return messages.length;
+  }
+
   return {
     world,
+    hooks,
+    tick,
     connectionString: azurite.connectionString(),
     control,
     workloads,

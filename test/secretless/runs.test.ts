@@ -1,16 +1,17 @@
 import { TableClient } from "@azure/data-tables";
 import { secretValueOf } from "simulated-cloud/company/applications.ts";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { DAY_MS } from "../../shared/platform/time.ts";
 import type { RunRecord } from "../../shared/rotation/secretless-run.ts";
 import { BOSS } from "../rotation/world.ts";
-import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
+import { SEED } from "../support/sampling.ts";
 import type { Steps } from "../support/simulated-crash.ts";
 import { drawCompany } from "./drawn-company.ts";
 import { openRunWorld, type Workload } from "./run-world.ts";
 
 /**
  * Runs that replace client secrets, for 20 applications of the drawn company of 60, with deaths at every step. A workload of each
- * application signs in at every write: no sign-in may fail. The campaign `secretless` crashes at each call.
+ * application signs in at every write: no sign-in may fail.
  */
 
 const SCENARIOS = [
@@ -37,6 +38,7 @@ beforeAll(async () => {
 afterAll(() => worlds?.stop());
 afterEach(() => {
   worlds.control.clearFaults();
+  worlds.hooks.beforeGraph = async () => {};
   worlds.clearMessages();
 });
 
@@ -192,34 +194,146 @@ async function findRow(
   throw new Error(`No row of the run ${runId}`);
 }
 
-/** Number of calls between crashes. The campaign crashes at each call of each application. */
-const CALLS_BETWEEN_CRASHES = IS_CAMPAIGN ? 1 : 23;
+/** Starts a run, and accepts its blind spots once it watches. */
+async function startConfirmed(workload: Workload): Promise<string> {
+  const { runId } = await worlds.start().start(workload.appId, requestOf(workload), BOSS);
+  const { watch } = await worlds.run(runId, { until: (row) => row.watch !== undefined });
+  await worlds.start().confirm(
+    runId,
+    watch!.blindSpots.map(({ code }) => code),
+    BOSS,
+  );
+  return runId;
+}
 
-test("a run of each application ends after crashes at sampled calls, and no sign-in is lost", {
+const isKept = ({ appId, keyId }: Workload): boolean =>
+  worlds.control.directory.secrets(appId).some((one) => one.keyId === keyId && one.removedAt === undefined);
+
+test("a rollback that was accepted while the removal was checked wins over it", { timeout: 300_000 }, async () => {
+  const workload = workloadOf("cluster", 1);
+  const runId = await startConfirmed(workload);
+  let asked = 0;
+  worlds.hooks.beforeGraph = async (method) => {
+    const { steps } = await worlds.start().get(runId);
+    if (method !== "federatedCredentials" || steps.find(({ name }) => name === "remove")?.status !== "running") return;
+    if (asked++ > 0) return;
+    workload.switched = false;
+    await worlds.start().rollback(runId, true, BOSS);
+  };
+  const row = await worlds.run(runId);
+  expect([asked > 0, row.status, isKept(workload), row.removingSince]).toEqual([true, "rolledBack", true, undefined]);
+  expect(worlds.control.directory.federatedCredentials(workload.appId)).toEqual([]);
+  expect([...worlds.lost]).toEqual([]);
+});
+
+test("a removal that failed is checked again before the next one, and can be rolled back", {
+  timeout: 300_000,
+}, async () => {
+  const workload = workloadOf("containerApp", 1);
+  const runId = await startConfirmed(workload);
+  worlds.control.addFault({ match: { operation: "graph.removePassword" }, action: { kind: "deny" } });
+  const failed = await worlds.run(runId);
+  expect([failed.status, failed.failure?.code, failed.removingSince]).toEqual([
+    "needsAttention",
+    "accessDenied",
+    undefined,
+  ]);
+  worlds.control.clearFaults();
+  worlds.world.advanceClock(20 * DAY_MS);
+  // A workload has gone back to the secret.
+  workload.lastUsedMs = worlds.world.clock.now().getTime();
+  await worlds.start().retry(runId, BOSS);
+  const until = worlds.world.clock.now().getTime() + DAY_MS;
+  const retried = await worlds.run(runId, { until: () => worlds.world.clock.now().getTime() >= until });
+  expect([retried.status, isKept(workload), retried.watch!.idleDays < IDLE_DAYS]).toEqual(["running", true, true]);
+  workload.switched = false;
+  await worlds.start().rollback(runId, true, BOSS);
+  expect((await worlds.run(runId)).status).toBe("rolledBack");
+  expect([...worlds.lost]).toEqual([]);
+});
+
+test("a removal whose answer was lost is checked again, and then the run ends", { timeout: 300_000 }, async () => {
+  const workload = workloadOf("containerApp");
+  const runId = await startConfirmed(workload);
+  // The worker gives up before the request arrives.
+  const action = { kind: "fail", status: 500 } as const;
+  worlds.control.addFault({ match: { operation: "graph.removePassword" }, action, times: 20 });
+  const asked = await worlds.run(runId, { until: ({ removingSince }) => removingSince !== undefined });
+  expect([asked.status, isKept(workload)]).toEqual(["running", true]);
+  expect(
+    await worlds
+      .start()
+      .rollback(runId, true, BOSS)
+      .catch((error) => error.code),
+  ).toBe("conflict");
+  worlds.control.clearFaults();
+  worlds.world.advanceClock(20 * DAY_MS);
+  workload.lastUsedMs = worlds.world.clock.now().getTime();
+  const until = worlds.world.clock.now().getTime() + DAY_MS;
+  const checked = await worlds.run(runId, { until: () => worlds.world.clock.now().getTime() >= until });
+  expect([checked.status, isKept(workload), checked.removingSince]).toEqual(["running", true, undefined]);
+  expectReplaced(workload, await worlds.run(runId));
+});
+
+test("a run ends with one note if someone else removed the secret", { timeout: 300_000 }, async () => {
+  const workload = workloadOf("functionApp", 1);
+  const runId = await startConfirmed(workload);
+  worlds.control.directory.removeSecret(workload.appId, workload.keyId);
+  const row = await worlds.run(runId);
+  expect([row.status, row.notes]).toEqual(["completed", ["The client secret was removed by someone else."]]);
+  expect([...worlds.lost]).toEqual([]);
+});
+
+test("messages of a run that waits do not multiply, and its rollback asks once a credential was added", {
+  timeout: 300_000,
+}, async () => {
+  const workload = workloadOf("manualConnection", 1);
+  workload.isLeft = true;
+  const { runId } = await worlds.start().start(workload.appId, requestOf(workload), BOSS);
+  let messages = 0;
+  for (let tick = 0; tick < 40; tick++) messages = await worlds.tick();
+  const waiting = await worlds.start().get(runId);
+  expect(waiting.connections.map(({ state }) => state)).toEqual(["waiting"]);
+  expect(messages).toBe(1);
+  expect(waiting.watch).toBeUndefined();
+  expect(
+    await worlds
+      .start()
+      .rollback(runId, false, BOSS)
+      .catch((error) => error.code),
+  ).toBe("conflict");
+  await worlds.start().rollback(runId, true, BOSS);
+  expect((await worlds.run(runId)).status).toBe("rolledBack");
+  workload.isLeft = false;
+  expect([...worlds.lost]).toEqual([]);
+});
+
+test("a run of each application ends after one crash, and no sign-in is lost", {
   timeout: 14_400_000,
 }, async () => {
-  const left = worlds.workloads.filter(({ appId, keyId }) =>
-    worlds.control.directory.secrets(appId).some((one) => one.keyId === keyId && one.removedAt === undefined),
-  );
+  const left = worlds.workloads.filter(isKept);
   let crashes = 0;
   for (const [index, workload] of left.entries()) {
     const { runId } = await unfinishedOrNew(workload);
-    // Each delivery gets its own worker. In the sample, a worker crashes at every 23rd call; in the campaign at each call once.
-    let callNumber = 1 + ((SEED + index) % CALLS_BETWEEN_CRASHES);
-    for (;;) {
-      const steps: Steps = { taken: 0, crashAt: callNumber, when: (SEED + callNumber) % 2 === 0 ? "before" : "after" };
-      const row = await finish(runId, steps);
-      if (steps.dead) crashes++;
-      if (row.status === "completed") {
-        expectReplaced(workload, row);
-        break;
-      }
-      expect([workload.scenario, row.status, row.failure]).toEqual([workload.scenario, "running", undefined]);
-      callNumber += CALLS_BETWEEN_CRASHES;
-    }
+    const crashAt = 1 + ((SEED + 5 * index) % 60);
+    const steps: Steps = { taken: 0, crashAt, when: index % 2 === 0 ? "before" : "after" };
+    expectReplaced(workload, await finish(runId, steps));
+    if (steps.dead) crashes++;
   }
   expect(crashes).toBeGreaterThan(0);
-  expect(left.length).toBeGreaterThan(15);
+  expect(left.length).toBeGreaterThan(13);
+});
+
+test("old runs are purged with the rotations, and an unfinished one stays", { timeout: 300_000 }, async () => {
+  const { world } = worlds;
+  const workload = worlds.workloads[0]!;
+  const { keyId } = worlds.control.directory.addSecret(workload.appId, { name: "next", expiresInDays: 30_000 });
+  Object.assign(workload, { keyId, switched: true });
+  const { runId } = await worlds.start().start(workload.appId, requestOf(workload), BOSS);
+  expect((await worlds.start().list(undefined)).length).toBeGreaterThan(1);
+  const before = new Date(world.clock.now().getTime() + DAY_MS);
+  await world.start().store().purge({ retentionDays: 1, before }, BOSS);
+  expect((await worlds.start().list(undefined)).map((one) => one.runId)).toEqual([runId]);
 });
 
 async function unfinishedOrNew(workload: Workload): Promise<{ runId: string }> {
