@@ -144,6 +144,7 @@ export function recordOf(
   const [data = "", second, third] = partsOf(text);
   return {
     TimeGenerated: time,
+    OccurredAt: time,
     EventId: id,
     EventType: type,
     Sequence: sequence,
