@@ -1,4 +1,5 @@
 import { created, Deleted, deleted, ok, resource } from "../shared/platform/http/reply.ts";
+import { shownAddress } from "../shared/platform/outgoing/webhooks.ts";
 import {
   AuditStream,
   AuditStreamChange,
@@ -51,7 +52,7 @@ const createStream = endpoint({
   route,
   summary: "Create an audit stream to a SIEM",
   description:
-    "Sends each sealed audit entry, the digest of every ten minutes, and each violation that is opened or resolved. Every event arrives at least once and in order; duplicates have the same `id`. `logsIngestion` and `eventHubs` use the service's identity. Returns 409 without the service's key vault or `AUDIT_SIGNING_KEYS`.",
+    "Sends each sealed audit entry, the digest of every ten minutes, and each violation that is opened or resolved. Every event arrives at least once and in order. Duplicates have the same `id`, except violations that a repeated evaluation found at another time. `logsIngestion` and `eventHubs` use the service's identity. Returns 409 without the service's key vault or `AUDIT_SIGNING_KEYS`.",
   tag,
   access: "admin",
   tier: "core",
@@ -59,6 +60,7 @@ const createStream = endpoint({
   // Guarded requests need the confirmations that the settings requireStepUp and requireApproval require: a stream sends the
   // audit log to an address that the request names.
   guarded: () => true,
+  approverSees: ({ webhookUrl }) => (webhookUrl === undefined ? {} : { webhookTarget: shownAddress(webhookUrl) }),
   example: {
     body: { name: "Sentinel", destination: "webhook", webhookUrl: "https://siem.acme.example/", enabled: false },
   },
@@ -94,15 +96,16 @@ const updateStream = endpoint({
   route: `${route}/{stream_id}`,
   summary: "Update or pause an audit stream",
   description:
-    "Accepts any subset of the fields. The stream continues where it stopped, also with a new address. A webhook at another host gets a new signing key.",
+    "Accepts any subset of the fields. The stream continues where it stopped, also with a new address. A webhook at another host gets a new signing key. If the receiver gets less from now on, it first gets the event `lifecycle.stream.stopping`.",
   tag,
   access: "admin",
   tier: "core",
   params: streamParams,
   body: AuditStreamChange,
   conditional: true,
-  guarded: ({ body }) =>
-    Object.keys(body).some((member) => member !== "name" && member !== "enabled") || body.enabled === true,
+  // Also to pause it, because the receiver then misses what happens next.
+  guarded: ({ body }) => Object.keys(body).some((member) => member !== "name"),
+  approverSees: ({ webhookUrl }) => (webhookUrl === undefined ? {} : { webhookTarget: shownAddress(webhookUrl) }),
   example: { body: { enabled: false } },
   problems: ["alreadyExists", "conflict"],
   responds: { 200: AuditStreamWithSecret },
@@ -117,12 +120,14 @@ const deleteStream = endpoint({
   method: "DELETE",
   route: `${route}/{stream_id}`,
   summary: "Delete an audit stream",
-  description: "Also deletes a stream whose rows another program changed.",
+  description:
+    "Also deletes a stream whose rows another program changed. The receiver of an enabled stream first gets the event `lifecycle.stream.stopping`; entries that are not sealed or sent yet do not reach it.",
   tag,
   access: "admin",
   tier: "core",
   params: streamParams,
   conditional: true,
+  guarded: () => true,
   responds: { 200: Deleted },
   handle: async ({ params, ifMatch, caller, services }) => {
     await services.auditStreams.remove(params.stream_id, caller, ifMatch);

@@ -34,7 +34,7 @@ const OWN_ZONES = `{private_dns_zones_enabled} and not ${ZONES} is given`;
 
 /** The columns of the table of audit streams (shared/siem/event.ts). */
 const STREAM_COLUMNS =
-  "[{name=TimeGenerated, type=datetime}, {name=EventId, type=string}, {name=EventType, type=string}, {name=Sequence, type=string}, {name=StreamId, type=string}, {name=Actor, type=string}, {name=Action, type=string}, {name=Outcome, type=string}, {name=Target, type=string}, {name=Data, type=string}, {name=DataPart2, type=string}, {name=DataPart3, type=string}]";
+  "[{name=TimeGenerated, type=datetime}, {name=OccurredAt, type=datetime}, {name=EventId, type=string}, {name=EventType, type=string}, {name=Sequence, type=string}, {name=StreamId, type=string}, {name=Actor, type=string}, {name=Action, type=string}, {name=Outcome, type=string}, {name=Target, type=string}, {name=Data, type=string}, {name=DataPart2, type=string}, {name=DataPart3, type=string}]";
 
 /** The table of audit streams, and the data collection rule that fills it. */
 const STREAMS: readonly Invariant[] = [

@@ -17,9 +17,9 @@ export function createStreamNotices(
       const all = await streams.all();
       const names = new Map(all.map(({ streamId, name }) => [streamId, name]));
       const failing = (await streams.states(all)).filter(({ state }) => state === "failing" || state === "broken");
-      yield failing.flatMap(({ streamId, state, progress, error, lag }): PendingNotice[] => {
-        const at = progress?.failingSince;
-        if (at !== undefined && clock.now().getTime() - Date.parse(at) < FAILING_MS) return [];
+      yield failing.flatMap(({ streamId, state, failingSince, error, lag }): PendingNotice[] => {
+        const at = failingSince ?? undefined;
+        if (state === "failing" && at !== undefined && clock.now().getTime() - Date.parse(at) < FAILING_MS) return [];
         const entries = lag.entries === null ? "" : `${lag.entries} audit entries are waiting.`;
         const notice = async () =>
           ({
@@ -29,10 +29,11 @@ export function createStreamNotices(
             why: error ?? "",
             done:
               state === "broken" ? "The service sends nothing to the receiver." : `The service tries again. ${entries}`,
-            safe: "No event is lost.",
+            safe: "Entries wait until the retention of the audit log ends, and violations for 14 days.",
             next: "Fix the cause, then send a test event: see docs/siem.md.",
           }) as const;
-        return [{ id: `stream.${streamId}.${at ?? "broken"}`, ...(at !== undefined && { at }), notice }];
+        const id = state === "broken" ? `stream.${streamId}.broken.${at ?? ""}` : `stream.${streamId}.${at}`;
+        return [{ id, ...(at !== undefined && { at }), notice }];
       });
     },
   };

@@ -43,7 +43,7 @@ export function detailsOf({ endpoint, query, body }: GuardedRequest): Record<str
     ...(isObject(query) && Object.keys(query).length > 0 && { query }),
     ...(body !== undefined && { body: schema ? hideSecrets(body, [schema], schema.$defs ?? {}) : body }),
   };
-  const details = redact(shown);
+  const details = { ...(redact(shown) as Record<string, unknown>), ...endpoint.approverSees?.(body as never) };
   const all = shorten(details, Infinity);
   const fits = JSON.stringify(all).length <= MAX_DETAILS_CHARACTERS;
   return (fits ? all : shorten(details, MAX_LIST_ITEMS)) as Record<string, unknown>;

@@ -2,19 +2,26 @@ import type { Clock } from "../platform/runtime.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { chainEnd, digestAt, purgedEnd } from "./chain/chain.ts";
 import { readDigest } from "./chain/digest.ts";
+import { type Fingerprint, fingerprintOf, manifestHash, readManifests, type Sealed } from "./chain/manifest.ts";
 import { purgedTo, readPurges } from "./chain/purge-record.ts";
 import type { PublicKeys } from "./chain/signing.ts";
 import type { Trust } from "./chain/trust.ts";
 import { INTERVAL_MS, type Interval, intervalFrom, intervalName, intervalOf } from "./interval.ts";
 import { readRows } from "./read-rows.ts";
-import { DIGESTS_END, DIGESTS_PARTITION, DigestRow } from "./rows.ts";
+import { DIGESTS_END, DIGESTS_PARTITION, DigestRow, entryKey } from "./rows.ts";
 import { firstInterval } from "./seal/first-interval.ts";
 import { byInterval, entryOfRow, type StoredEntry, storedEntries } from "./stored-entries.ts";
 
 /**
  * Reads the sealed part of the log in order: the entries of an interval, then the digest that seals them. No entry can be added to
- * a sealed interval and none of its entries changes, so a reader that remembers its position misses nothing.
+ * a sealed interval and none of its entries changes, so a reader that remembers its position misses nothing. Each entry is compared
+ * with the manifest that the digest names before it is yielded.
  */
+
+/** Another program changed, removed or inserted sealed entries or digests. */
+export class SealedLogChanged extends Error {
+  override readonly name = "SealedLogChanged";
+}
 
 /**
  * Maximum number of characters of an entry: three details of 16,384 characters, and the other members. Another program wrote a
@@ -74,8 +81,11 @@ export interface SealedLog {
   newest(): Promise<{ interval: string; total: number } | undefined>;
   /**
    * Yields everything that is sealed after the position. Costs one request per 1,000 digests, and if these sealed entries one
-   * request per 250 entries and at least one per day. Rows that this service did not write, and digests without a trusted signature,
-   * are left out: the verification reports them.
+   * request per 250 entries and at least one per day, and one per 100 rows of manifests. Rows that this service did not write
+   * and did not seal are left out: the verification reports them.
+   *
+   * @throws {SealedLogChanged} before the first entry that is not in the manifest of its digest, at a missing entry, and before a
+   *   digest without its predecessor, unless a purge removed it. Everything that was yielded before is genuine.
    */
   itemsAfter(position: SealedPosition): AsyncGenerator<SealedItem>;
   /** Returns what was not read since the position. Costs one request. @param newest - The result of `newest`. */
@@ -115,31 +125,39 @@ export function createSealedLog({ tables, clock, trust }: { tables: Tables; cloc
         });
         const last = digests.at(-1);
         if (!last) continue;
-        // A digest without a trusted signature may have sealed entries, so that a gap before a digest is read, too.
-        const mayHaveEntries = digests.some(({ entries, interval }, index) => {
-          const previous = digests[index - 1];
-          const expected = previous ? intervalFrom(previous.interval) + INTERVAL_MS : intervalFrom(next.interval);
-          return entries > 0 || intervalFrom(interval) > expected;
-        });
-        const stored = byInterval(mayHaveEntries ? readEntries(next, intervalFrom(last.interval)) : noEntries());
-        for (const { interval: name, number, entries, total, statement, sealedAt } of digests) {
+        const to = intervalFrom(last.interval) + INTERVAL_MS;
+        const hasEntries = digests.some(({ entries }) => entries > 0);
+        const stored = byInterval(hasEntries ? readEntries(next, to) : none());
+        const manifests = byInterval(
+          hasEntries ? readManifests(tables, { from: intervalFrom(next.interval), to }) : none(),
+        );
+        for (const { interval: name, number, entries, total, statement, sealedAt, manifest } of digests) {
           const interval = intervalFrom(name);
-          for (let current = intervalFrom(next.interval); current <= interval; current += INTERVAL_MS) {
-            for await (const row of stored.itemsOf(current)) {
-              const entry = entryOfRow(row);
-              if (!entry || row.text!.length > MAX_ENTRY_CHARACTERS) continue;
-              const after = { interval: intervalName(current), rowKey: row.rowKey };
-              next = { ...next, after, entries: next.entries + 1 };
-              yield {
-                kind: "entry",
-                id: entry.id,
-                text: row.text!,
-                at: entry.occurredAt,
-                rowKey: row.rowKey,
-                next,
-              };
-            }
+          if (intervalFrom(next.interval) < interval) {
+            // Digest 1 has no predecessor: the position can be that of a log without entries.
+            const isPurged = number === 1 || interval <= (purgedTo(await readPurges(tables, keys)) ?? 0);
+            if (!isPurged)
+              throw new SealedLogChanged(`The digest of ${next.interval} is missing or not signed by this service.`);
+            next = positionAt(interval);
           }
+          const sealed = entries > 0 ? await sealedEntries(manifests.itemsOf(interval), manifest) : [];
+          if (!sealed) throw new SealedLogChanged(`The manifest of ${name} was changed by another program.`);
+          let read = next.after ? sealed.findIndex(([id]) => entryKey(interval, id) === next.after!.rowKey) + 1 : 0;
+          for await (const row of entries > 0 ? stored.itemsOf(interval) : []) {
+            const entry = entryOfRow(row);
+            if (!entry) continue;
+            const [id, hash] = fingerprintOf(row);
+            const expected = sealed[read++];
+            if (expected?.[0] !== id || expected[1] !== hash)
+              throw new SealedLogChanged(
+                `The entries of ${name} were changed by another program after they were sealed.`,
+              );
+            next = { ...next, after: { interval: name, rowKey: row.rowKey }, entries: next.entries + 1 };
+            if (row.text!.length > MAX_ENTRY_CHARACTERS) continue;
+            yield { kind: "entry", id, text: row.text!, at: entry.occurredAt, rowKey: row.rowKey, next };
+          }
+          if (read < sealed.length)
+            throw new SealedLogChanged(`Entries of ${name} were removed by another program after they were sealed.`);
           next = positionAt(interval + INTERVAL_MS);
           yield { kind: "digest", interval: name, number, entries, total, statement, sealedAt, next };
         }
@@ -156,13 +174,24 @@ export function createSealedLog({ tables, clock, trust }: { tables: Tables; cloc
     },
   };
 
-  function readEntries({ interval, after }: SealedPosition, last: Interval): AsyncGenerator<StoredEntry[]> {
+  function readEntries({ interval, after }: SealedPosition, to: Interval): AsyncGenerator<StoredEntry[]> {
     const from = intervalFrom(after?.interval ?? interval);
     const lastRead = after && { interval: intervalFrom(after.interval), rowKey: after.rowKey };
-    return storedEntries(tables, { from, to: last + INTERVAL_MS }, lastRead);
+    return storedEntries(tables, { from, to }, lastRead);
   }
 }
 
 const positionAt = (interval: Interval): SealedPosition => ({ interval: intervalName(interval), entries: 0 });
 
-async function* noEntries(): AsyncGenerator<StoredEntry[]> {}
+/** Returns the fingerprints of an interval. Undefined if they are not those that the digest names. */
+async function sealedEntries(parts: AsyncIterable<Sealed>, manifest: string): Promise<Fingerprint[] | undefined> {
+  const hash = manifestHash();
+  const fingerprints: Fingerprint[] = [];
+  for await (const { fingerprint } of parts) {
+    hash.add(fingerprint);
+    fingerprints.push(fingerprint);
+  }
+  return hash.digest() === manifest ? fingerprints : undefined;
+}
+
+async function* none(): AsyncGenerator<never[]> {}

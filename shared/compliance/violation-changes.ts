@@ -2,6 +2,7 @@
  * Reads violations in the order in which evaluations found them opened or resolved, for audit streams. The rows are those that
  * alerts read (new-violations.ts), and stay for 14 days.
  */
+import { createHash } from "node:crypto";
 import { assetId } from "../inventory/asset.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { failureTitleOf, type ResourceType, type Severity } from "./check.ts";
@@ -12,8 +13,10 @@ import { unpackNewViolations, unpackResolvedViolations } from "./packed-results.
 
 /** A violation that was opened or resolved. */
 export interface ViolationChange {
-  /** Unique ID of the change. */
+  /** ID of the change: a hash of what changed and when, so that two attempts of one evaluation give one change the same ID. */
   id: string;
+  /** Text that sorts changes in the order in which they are read. */
+  sequence: string;
   change: "opened" | "resolved";
   /** Time of the evaluation, ISO 8601. */
   at: string;
@@ -93,7 +96,8 @@ export async function* violationChanges(
         const resourceId =
           resourceType === "vault" ? name.toLowerCase() : assetId({ vaultName: vault.name, type: resourceType, name });
         yield {
-          id: idOf(rowKey, index),
+          id: idOf(change, `${checkId}.${resourceId}`, since),
+          sequence: sequenceOf(rowKey, index),
           change,
           at: timeOf(rowKey),
           violationId: `${checkId}.${resourceId}`,
@@ -114,7 +118,8 @@ export async function* violationChanges(
 
 /** The parts of a row key: `0!<time>!<vault>!<attempt>!<chunk>`. */
 const timeOf = (rowKey: string): string => rowKey.split("!")[1]!;
-const idOf = (rowKey: string, index: number): string => {
-  const [, , , attemptId, chunk] = rowKey.split("!");
-  return `violation.${attemptId}.${Number(chunk)}.${index}`;
-};
+const sequenceOf = (rowKey: string, index: number): string =>
+  `${rowKey.slice(rowKey.indexOf("!") + 1)}!${String(index).padStart(5, "0")}`;
+/** A violation that fails since a time is opened once and resolved once. @param since - Unix seconds. */
+const idOf = (change: ViolationChange["change"], violationId: string, since: number): string =>
+  `violation.${createHash("sha256").update(`${change}|${violationId}|${since}`).digest("base64url").slice(0, 22)}`;

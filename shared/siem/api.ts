@@ -24,6 +24,7 @@ const fields = {
   }),
   enabled: z.boolean().meta({ description: "False pauses the stream. It later continues where it stopped." }),
   webhookUrl: z.url().max(4096).meta({
+    writeOnly: true,
     description: "For `webhook`: URL of the receiver. Write-only, stored in the service's key vault.",
   }),
   endpoint: z.url().max(256).meta({
@@ -117,7 +118,7 @@ const viewFields = {
     .meta({ description: "Name of the event hub. Null for other destinations.", example: "audit" }),
   state: z.enum(["active", "failing", "disabled", "broken"]).meta({
     description:
-      "`failing`: the receiver did not accept the last batch; the service tries again. `broken`: another program changed the position of the stream.",
+      "`failing`: the receiver did not accept the last batch, or the log is not sealed; the service tries again. `broken`: another program changed the position of the stream or the sealed log; nothing is sent.",
   }),
   error: z.string().nullable().meta({
     description: "Why the last attempt failed. Null if it did not fail.",
@@ -125,7 +126,7 @@ const viewFields = {
   }),
   failingSince: instant
     .nullable()
-    .meta({ description: "Time of the first failed attempt. Null if the last one succeeded." }),
+    .meta({ description: "Time of the first failed attempt, or of the last sealed entry. Null if it does not fail." }),
   nextAttemptAt: instant
     .nullable()
     .meta({ description: "Earliest time of the next attempt. Null if the last one succeeded." }),
@@ -163,7 +164,7 @@ export const AuditStreamTest = z
 
 export const streamView = (
   stream: Row<StreamRecord>,
-  { state, error, progress, lag }: StreamState,
+  { state, error, progress, failingSince, lag }: StreamState,
 ): z.infer<typeof AuditStream> => ({
   id: stream.streamId,
   name: stream.name,
@@ -177,7 +178,7 @@ export const streamView = (
   eventHub: stream.eventHub ?? null,
   state,
   error,
-  failingSince: progress?.failingSince ?? null,
+  failingSince,
   nextAttemptAt: progress?.nextAttemptAt ?? null,
   lastSentAt: progress?.lastSentAt ?? null,
   sent: progress?.sent ?? 0,

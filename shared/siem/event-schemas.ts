@@ -42,6 +42,15 @@ const EVENTS: Record<EventType, { data: z.ZodType; summary: string }> = {
     data: z.object({ message: z.string().meta({ description: "Fixed text." }) }),
     summary: "An administrator tested the stream",
   },
+  "lifecycle.stream.stopping": {
+    data: z.object({
+      reason: z.enum(["deleted", "paused", "changed"]).meta({
+        description: "`changed`: the stream gets another receiver or content.",
+      }),
+      actor: z.string().meta({ description: "Administrator who stops the stream.", example: "ada" }),
+    }),
+    summary: "An administrator stops the stream; without a later event, this is the last one",
+  },
 };
 
 const isStreamEvent = (type: string): type is EventType => EVENT_TYPES.some((known) => known === type);

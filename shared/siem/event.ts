@@ -9,6 +9,7 @@ export const EVENT_TYPES = [
   "lifecycle.violation.opened",
   "lifecycle.violation.resolved",
   "lifecycle.stream.test",
+  "lifecycle.stream.stopping",
 ] as const;
 export type EventType = (typeof EVENT_TYPES)[number];
 
@@ -65,13 +66,13 @@ export function auditEvent(item: SealedItem): StreamEvent {
 }
 
 /** Returns the event of a violation that was opened or resolved. */
-export function violationEvent({ id, change, at, next, ...violation }: ViolationChange): StreamEvent {
+export function violationEvent({ id, sequence, change, at, next, ...violation }: ViolationChange): StreamEvent {
   const { subscriptionId, ...data } = violation;
   return {
     id,
     type: `lifecycle.violation.${change}`,
     time: at,
-    sequence: `${at}|${id}`,
+    sequence,
     text: JSON.stringify({ ...data, subscriptionId: subscriptionId || null }),
     columns: {
       Action: violation.checkId,
@@ -90,6 +91,20 @@ export const testEvent = (id: string, now: Date): StreamEvent => ({
   sequence: now.toISOString(),
   text: JSON.stringify({ message: "Test of the audit stream." }),
   columns: {},
+  next: {},
+});
+
+/** Why a stream stops sending to a receiver. `changed`: it sends other content, or to another receiver. */
+export type StopReason = "deleted" | "paused" | "changed";
+
+/** Returns the event that tells a receiver that an administrator stops its stream. */
+export const stoppingEvent = (id: string, now: Date, reason: StopReason, actor: string): StreamEvent => ({
+  id,
+  type: "lifecycle.stream.stopping",
+  time: now.toISOString(),
+  sequence: now.toISOString(),
+  text: JSON.stringify({ reason, actor }),
+  columns: { Actor: actor, Action: "auditStream.stopping", Outcome: reason },
   next: {},
 });
 
@@ -129,6 +144,7 @@ export function recordOf(
   const [data = "", second, third] = partsOf(text);
   return {
     TimeGenerated: time,
+    OccurredAt: time,
     EventId: id,
     EventType: type,
     Sequence: sequence,

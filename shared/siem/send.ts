@@ -1,15 +1,25 @@
 import { randomUUID } from "node:crypto";
 import type { Audit } from "../audit/audit.ts";
+import { SealedLogChanged } from "../audit/sealed-log.ts";
 import type { Compliance } from "../compliance/compliance.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import { HEARTBEAT_LEASE, type LeasedRow, takeLease, type WorkKind } from "../platform/runs/leased-row.ts";
 import type { Clock } from "../platform/runtime.ts";
 import { isConflict } from "../platform/storage/conflict.ts";
-import type { Tables } from "../platform/storage/tables.ts";
+import type { Row } from "../platform/storage/entity.ts";
+import { StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../platform/time.ts";
 import { type Destination, SendFailed } from "./destinations.ts";
 import { auditEvent, type StreamEvent, violationEvent } from "./event.ts";
-import { Progress, type ProgressRecord, progressKey, readProgress, STREAMS, type StreamRecord } from "./stream.ts";
+import {
+  Progress,
+  type ProgressRecord,
+  progressKey,
+  readProgress,
+  STREAMS,
+  type StreamRecord,
+  Streams,
+} from "./stream.ts";
 
 /**
  * Sends the events of streams, at least once and in order. A worker takes the lease of a stream's progress, sends a batch, and then
@@ -41,7 +51,7 @@ export interface StreamSender {
    *
    * @returns Number of events that the receiver accepted.
    */
-  send(stream: StreamRecord, newest: Newest, caller: Caller): Promise<number>;
+  send(stream: Row<StreamRecord>, newest: Newest, caller: Caller): Promise<number>;
 }
 
 export function createStreamSender(deps: {
@@ -66,11 +76,30 @@ export function createStreamSender(deps: {
       for await (const change of compliance.violationChanges.after(progress.violations)) yield violationEvent(change);
   }
 
-  /** Sends batches until nothing is new or the time is over. @throws {SendFailed}; a conflict if another worker took over */
-  async function sendBatches(stream: StreamRecord, lease: LeasedRow<ProgressRecord>, caller: Caller): Promise<void> {
+  /** Returns whether the stream's row is still the one with which its destination was opened. */
+  async function isUnchanged({ partitionKey, rowKey, etag }: Row<StreamRecord>): Promise<boolean> {
+    try {
+      return (await tables.get(Streams, partitionKey, rowKey))?.etag === etag;
+    } catch (error) {
+      if (error instanceof StorageCorrupt) return false;
+      throw error;
+    }
+  }
+
+  /**
+   * Sends batches until nothing is new, the time is over, or the stream was changed, paused or deleted.
+   *
+   * @throws {SendFailed}; {SealedLogChanged} after everything genuine before the change was sent; a conflict if another worker took over
+   */
+  async function sendBatches(
+    stream: Row<StreamRecord>,
+    lease: LeasedRow<ProgressRecord>,
+    caller: Caller,
+  ): Promise<void> {
     const destination = await deps.open(stream);
     const deadline = performance.now() + RUN_MS;
     for await (const batch of batchesOf(eventsAfter(stream, lease.row), destination)) {
+      if (!(await isUnchanged(stream))) return;
       await destination.send(batch, lease.signal);
       const { failures, failingSince } = lease.row;
       await lease.change({
@@ -103,7 +132,7 @@ export function createStreamSender(deps: {
       } catch (error) {
         // Another worker has taken over, or the stream was deleted or changed. That ended the lease.
         if (isConflict(error)) return lease.row.sent - progress.sent;
-        if (error instanceof SendFailed) {
+        if (error instanceof SendFailed || error instanceof SealedLogChanged) {
           outcome = afterFailure(lease.row, error, clock.now());
           if (lease.row.failures === 0) await record("auditStream.failing", stream, { reason: error.message }, caller);
         } else {
@@ -127,19 +156,27 @@ export function createStreamSender(deps: {
 }
 
 /** The members of a stream whose last attempt succeeded. */
-const HEALTHY = { failures: 0, failingSince: undefined, error: undefined, nextAttemptAt: undefined };
+const HEALTHY = {
+  failures: 0,
+  failingSince: undefined,
+  error: undefined,
+  logChanged: undefined,
+  nextAttemptAt: undefined,
+};
 
 /** Returns the members after a failed attempt. */
 function afterFailure(
   { failures, failingSince }: ProgressRecord,
-  { message, retryAfterSeconds = 0 }: SendFailed,
+  error: SendFailed | SealedLogChanged,
   now: Date,
 ): Partial<ProgressRecord> {
+  const retryAfterSeconds = error instanceof SendFailed ? (error.retryAfterSeconds ?? 0) : 0;
   const backoff = Math.max(FIRST_DELAY_MS * 2 ** Math.min(failures, 10), retryAfterSeconds * SECOND_MS);
   return {
     failures: failures + 1,
     failingSince: failingSince ?? now.toISOString(),
-    error: message,
+    error: error.message,
+    logChanged: error instanceof SealedLogChanged || undefined,
     nextAttemptAt: new Date(now.getTime() + Math.min(backoff, MAX_DELAY_MS)).toISOString(),
   };
 }
@@ -151,21 +188,31 @@ function positionAfter(batch: readonly StreamEvent[]): Partial<ProgressRecord> {
   return { ...(audit && { audit }), ...(violations && { violations }) };
 }
 
-/** Groups events into batches that the destination accepts. A larger event is a batch of its own. */
+/**
+ * Groups events into batches that the destination accepts. A larger event is a batch of its own. If the log was changed, the last
+ * batch ends before the change.
+ */
 async function* batchesOf(
   events: AsyncIterable<StreamEvent>,
   { maxBytes, maxEvents, sizeOf }: Destination,
 ): AsyncGenerator<StreamEvent[]> {
   let batch: StreamEvent[] = [];
   let bytes = 0;
-  for await (const event of events) {
-    const size = sizeOf(event);
-    if (batch.length > 0 && (batch.length === maxEvents || bytes + size > maxBytes)) {
-      yield batch;
-      [batch, bytes] = [[], 0];
+  let changed: SealedLogChanged | undefined;
+  try {
+    for await (const event of events) {
+      const size = sizeOf(event);
+      if (batch.length > 0 && (batch.length === maxEvents || bytes + size > maxBytes)) {
+        yield batch;
+        [batch, bytes] = [[], 0];
+      }
+      batch.push(event);
+      bytes += size;
     }
-    batch.push(event);
-    bytes += size;
+  } catch (error) {
+    if (!(error instanceof SealedLogChanged)) throw error;
+    changed = error;
   }
   if (batch.length > 0) yield batch;
+  if (changed) throw changed;
 }

@@ -1,14 +1,16 @@
 import { randomUUID } from "node:crypto";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
+import { INTERVAL_MS, intervalFrom } from "../audit/interval.ts";
 import type { Compliance } from "../compliance/compliance.ts";
 import type { AzureEvents } from "../platform/azure/azure-events.ts";
 import type { Config } from "../platform/config/config.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import { createOutgoing } from "../platform/outgoing/outgoing.ts";
 import { webhookTargets } from "../platform/outgoing/webhooks.ts";
+import { MINUTE_MS, SECOND_MS } from "../platform/time.ts";
 import { createDestinations, SendFailed } from "./destinations.ts";
-import { testEvent } from "./event.ts";
+import { type StreamEvent, stoppingEvent, testEvent } from "./event.ts";
 import { createStreamSender } from "./send.ts";
 import { type ProgressRecord, readProgress, type StreamLag, type StreamRecord, type StreamState } from "./stream.ts";
 import { createStreamStore, type StreamStore, type StreamStoreDependencies } from "./streams.ts";
@@ -20,7 +22,7 @@ export interface AuditStreams extends StreamStore {
    * anything new, it costs three requests and one or two per stream.
    *
    * @returns Number of sent events.
-   * @throws the first unexpected error, after all streams were tried
+   * @throws the unexpected error of a stream, or an AggregateError of several, after all streams were tried
    */
   run(): Promise<number>;
   /** Sends a test event. Returns why it failed, or undefined. @throws {Problem} notFound */
@@ -35,7 +37,7 @@ const BROKEN = {
 };
 
 export function createAuditStreams(
-  deps: Omit<StreamStoreDependencies, "config"> & {
+  deps: Omit<StreamStoreDependencies, "config" | "tellStopping"> & {
     audit: Audit;
     compliance: Pick<Compliance, "violationChanges">;
     azureEvents: AzureEvents;
@@ -43,7 +45,13 @@ export function createAuditStreams(
   },
 ): AuditStreams {
   const { tables, audit, compliance, config, clock, randomness } = deps;
-  const store = createStreamStore(deps);
+  const store = createStreamStore({
+    ...deps,
+    tellStopping: async (stream, reason, caller) => {
+      const id = `stopping.${randomness.ulid(clock.now())}`;
+      return await sendOne(stream, stoppingEvent(id, clock.now(), reason, caller.actor));
+    },
+  });
   const open = createDestinations({
     azureEvents: deps.azureEvents,
     outgoing: createOutgoing(webhookTargets(config.ALLOW_PRIVATE_WEBHOOK_ADDRESSES)),
@@ -52,6 +60,18 @@ export function createAuditStreams(
     clock,
   });
   const sender = createStreamSender({ tables, audit, compliance, open, clock });
+
+  /** Sends one event. Returns why the receiver did not accept it, or undefined. */
+  async function sendOne(stream: StreamRecord, event: StreamEvent): Promise<string | undefined> {
+    try {
+      await (await open(stream)).send([event], AbortSignal.timeout(ONE_EVENT_MS));
+      return undefined;
+    } catch (error) {
+      if (error instanceof SendFailed) return error.message;
+      if (error instanceof Error && error.name === "TimeoutError") return "The receiver did not answer in ten seconds.";
+      throw error;
+    }
+  }
 
   async function lagOf(
     { content }: StreamRecord,
@@ -75,12 +95,10 @@ export function createAuditStreams(
       const newest = await audit.sealed.newest();
       const caller: Caller = { actor: "system", requestId: randomUUID() };
       const results = await Promise.allSettled(streams.map((stream) => sender.send(stream, newest, caller)));
-      let sent = 0;
-      for (const result of results) {
-        if (result.status === "rejected") throw result.reason;
-        sent += result.value;
-      }
-      return sent;
+      const errors = results.flatMap((result) => (result.status === "rejected" ? [result.reason] : []));
+      if (errors.length > 1) throw new AggregateError(errors, "Audit streams failed.");
+      if (errors.length === 1) throw errors[0];
+      return results.reduce((sent, result) => sent + (result.status === "fulfilled" ? result.value : 0), 0);
     },
 
     async test(streamId, caller) {
@@ -89,16 +107,7 @@ export function createAuditStreams(
       return await audited(
         audit,
         event,
-        async () => {
-          try {
-            const destination = await open(stream);
-            await destination.send([testEvent(`test.${randomness.ulid(clock.now())}`, clock.now())]);
-            return undefined;
-          } catch (error) {
-            if (error instanceof SendFailed) return error.message;
-            throw error;
-          }
-        },
+        () => sendOne(stream, testEvent(`test.${randomness.ulid(clock.now())}`, clock.now())),
         (reason) => ({ details: reason === undefined ? { delivered: true } : { delivered: false, reason } }),
       );
     },
@@ -114,16 +123,36 @@ export function createAuditStreams(
               streamId,
               state: "broken",
               progress: undefined,
+              failingSince: null,
               error: BROKEN[progress],
               lag: { entries: null, since: null },
             };
-          const state = !enabled ? "disabled" : progress.failures > 0 ? "failing" : "active";
           const lag = await lagOf(stream, progress, newest);
-          return { streamId, state, progress, error: progress.error ?? null, lag };
+          const { failures, failingSince = null, error = null, logChanged } = progress;
+          if (!enabled) return { streamId, state: "disabled", progress, failingSince, error, lag };
+          if (logChanged) return { streamId, state: "broken", progress, failingSince, error, lag };
+          if (failures > 0) return { streamId, state: "failing", progress, failingSince, error, lag };
+          const sealedUntil = newest ? intervalFrom(newest.interval) + INTERVAL_MS : Date.parse(stream.createdAt);
+          if (stream.content.includes("audit") && sealedUntil + UNSEALED_MS < clock.now().getTime())
+            return {
+              streamId,
+              state: "failing",
+              progress,
+              failingSince: new Date(sealedUntil).toISOString(),
+              error: NOT_SEALED,
+              lag,
+            };
+          return { streamId, state: "active", progress, failingSince, error, lag };
         }),
       );
     },
   };
 }
 
+/** Time without a new digest after which streams of the audit log are failing. The log is sealed every ten minutes. */
+const UNSEALED_MS = 30 * MINUTE_MS;
+const NOT_SEALED =
+  "The audit log has no new digest, so no entry is sent. Check AUDIT_SIGNING_KEYS and the errors of the timer sealAudit.";
+/** Time limit of a single event, for which a person waits. */
+const ONE_EVENT_MS = 10 * SECOND_MS;
 const NOTHING = { entries: 0, since: null };

@@ -56,15 +56,23 @@ const progress = z.object({
   failingSince: z.string().optional(),
   /** Why the last attempt failed. Never contains a part of a URL except its host. */
   error: z.string().optional(),
+  /** The last attempt stopped because another program changed the sealed log. */
+  logChanged: z.literal(true).optional(),
   nextAttemptAt: z.string().optional(),
 });
 export type ProgressRecord = z.infer<typeof progress>;
 
 const TABLE = "AuditStreams";
 export const STREAMS = "streams";
-/** Signed, because they decide where the audit log is sent. */
-export const Streams = entity(TABLE, stream, { signed: true });
-/** Signed, so that nobody who can only write tables can make a stream skip entries. */
+/**
+ * Signed, because they decide where the audit log is sent. `listed`: the removal of a stream, and the return of a deleted or changed
+ * one, are detected (shared/signed-rows/ranges.ts).
+ */
+export const Streams = entity(TABLE, stream, { signed: true, listed: true });
+/**
+ * Signed, so that nobody who can only write tables can make a stream skip entries. Not listed, because it changes with each batch:
+ * someone who puts an earlier state back makes the stream send events again.
+ */
 export const Progress = entity(TABLE, progress, { signed: true });
 export const STREAM_PREFIX = "stream|";
 export const streamKey = (streamId: string): string => `${STREAM_PREFIX}${streamId}`;
@@ -100,6 +108,8 @@ export interface StreamState {
   state: "active" | "failing" | "disabled" | "broken";
   /** Undefined if the progress was removed or changed by another program. */
   progress: ProgressRecord | undefined;
+  /** ISO 8601. Null if the stream is not failing, or since when it is broken is unknown. */
+  failingSince: string | null;
   /** Why the stream is failing or broken. */
   error: string | null;
   lag: StreamLag;

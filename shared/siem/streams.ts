@@ -18,6 +18,7 @@ import { insert, type Operation, remove, replace, StorageCorrupt, type Tables } 
 import { isUlid } from "../platform/ulid.ts";
 import { createStoredSecrets, type SecretReference, type SecretsGroup } from "../secrets/stored-secrets.ts";
 import type { AuditStreamChange, NewAuditStream } from "./api.ts";
+import type { StopReason } from "./event.ts";
 import {
   type ChangedStream,
   MAX_STREAMS,
@@ -82,6 +83,11 @@ export interface StreamStoreDependencies {
   compliance: Pick<Compliance, "violationChanges">;
   vault: ServiceKeyVault | undefined;
   config: Pick<Config, "ALLOW_PRIVATE_WEBHOOK_ADDRESSES" | "cloud">;
+  /**
+   * Tells the receiver of a stream that the stream stops. Returns why the receiver did not get it, or undefined. Takes at most ten
+   * seconds.
+   */
+  tellStopping(stream: StreamRecord, reason: StopReason, caller: Caller): Promise<string | undefined>;
   clock: Clock;
   randomness: Randomness;
 }
@@ -150,11 +156,13 @@ export function createStreamStore(deps: StreamStoreDependencies): StreamStore {
     return { ...stream, partitionKey: STREAMS, rowKey, etag: etags.get(rowKey)! };
   }
 
-  /** Makes a failing stream send again with the next run, because an administrator may have fixed the cause. */
+  /** Makes a failing stream send again with the next run, because an administrator may have fixed the cause. Ends a worker's lease. */
   async function retrySoon(streamId: string): Promise<void> {
     try {
       await tables.modify(Progress, STREAMS, progressKey(streamId), (now) =>
-        now?.nextAttemptAt === undefined ? undefined : { ...withoutKeys(now), nextAttemptAt: undefined },
+        now?.nextAttemptAt === undefined
+          ? undefined
+          : { ...withoutKeys(now), nextAttemptAt: undefined, worker: undefined },
       );
     } catch (error) {
       // A row that another program changed stays as it is: the stream's state shows it.
@@ -237,7 +245,10 @@ export function createStreamStore(deps: StreamStoreDependencies): StreamStore {
         before: auditView(before),
         after: { ...auditView(planned), newUrl: webhookUrl !== undefined },
       };
-      return await audited(audit, event, async () => {
+      const stops = stopReasonOf(before, planned, webhookUrl);
+      let untold: string | undefined;
+      const effect = async (): Promise<ChangedStream> => {
+        untold = stops && (await deps.tellStopping(before, stops, caller));
         let stream = planned;
         if (webhookUrl !== undefined) {
           const stored = await readSecret(before);
@@ -254,7 +265,8 @@ export function createStreamStore(deps: StreamStoreDependencies): StreamStore {
         const written = await write(stream, [replace(Streams, row.rowKey, stream, row.etag)], ifMatch);
         await retrySoon(streamId);
         return { stream: written };
-      });
+      };
+      return await audited(audit, event, effect, () => (stops ? { details: receiverDetails(untold) } : {}));
     },
 
     async rotateSecret(streamId, caller, ifMatch) {
@@ -297,12 +309,15 @@ export function createStreamStore(deps: StreamStoreDependencies): StreamStore {
         target: { type: "auditStream", id: streamId },
         ...(row && { before: auditView(row) }),
       };
-      await audited(audit, event, async () => {
+      const effect = async (): Promise<string | undefined> => {
+        const untold = row?.enabled ? await deps.tellStopping(row, "deleted", caller) : "The stream was off.";
         const operations = [remove(Streams, streamKey(streamId), row?.etag)];
         const hasProgress = (await readProgress(tables, streamId)) !== "missing";
         if (hasProgress) operations.push(remove(Progress, progressKey(streamId)));
         await conditionalWrite(tables.transaction(Streams.table, STREAMS, operations), ifMatch, THE_STREAM);
-      });
+        return untold;
+      };
+      await audited(audit, event, effect, (untold) => ({ details: receiverDetails(untold) }));
       try {
         if (row?.secret) await secrets.remove(row.secret);
       } catch (error) {
@@ -322,6 +337,26 @@ export function createStreamStore(deps: StreamStoreDependencies): StreamStore {
     },
   };
 }
+
+/** Returns why a change stops what the present receiver gets. Undefined if it does not. */
+function stopReasonOf(
+  before: StreamRecord,
+  after: StreamRecord,
+  webhookUrl: string | undefined,
+): StopReason | undefined {
+  if (!before.enabled) return undefined;
+  if (!after.enabled) return "paused";
+  const isSame = (["endpoint", "ruleId", "streamName", "eventHub"] as const).every(
+    (name) => before[name] === after[name],
+  );
+  return isSame && webhookUrl === undefined && before.content.every((content) => after.content.includes(content))
+    ? undefined
+    : "changed";
+}
+
+/** What the audit log says about the last event to a receiver. */
+const receiverDetails = (untold: string | undefined) =>
+  untold === undefined ? { receiverTold: true } : { receiverTold: false, reason: untold };
 
 /** Checks the members that the destination needs. @throws {Problem} invalidRequest */
 function checkedDestination(

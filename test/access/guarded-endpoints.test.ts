@@ -10,6 +10,7 @@ const { endpoints } = await declarations();
 const GUARDED = [
   "DELETE /api/settings/all",
   "DELETE /api/settings/{category}/{key}",
+  "DELETE /audit/streams/{stream_id}",
   "DELETE /auth/sso/refused/{identity_id}",
   "DELETE /auth/users/{user_id}",
   "DELETE /auth/users/{user_id}/second-factor",
@@ -100,7 +101,6 @@ const NOT_GUARDED: Record<string, string[]> = {
     "POST /api/automation/sync/records/{record_id}/plan",
     "DELETE /api/automation/sync/providers/{provider}",
     "POST /api/settings/integrations/devops/test",
-    "DELETE /audit/streams/{stream_id}",
     "POST /audit/streams/{stream_id}/test",
     "POST /audit/streams/{stream_id}/rotate-secret",
   ],

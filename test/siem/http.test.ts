@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { metricsIn } from "../metrics/exposition.ts";
+import { TableWriter } from "../signed-rows/table-writer.ts";
 import { ADMIN, Service } from "../support/service.ts";
 import { createUsers } from "../support/users.ts";
 
@@ -80,11 +81,48 @@ test("metrics show the lag and the failure of each stream", async () => {
     expect(text).toContain(`lifecycle_audit_stream_${name}${labels} 0`);
 });
 
-test("creating a stream needs the approval of another administrator if the setting requires it", async () => {
+test("a deleted stream that someone who can write the tables puts back is not used", async () => {
+  const writer = new TableWriter(service.azurite.connectionString());
+  const check = async () => {
+    const answer = await fetch(`${service.url}/__host/timers/watchScans`, { method: "POST" });
+    expect(await answer.json()).toMatchObject({ succeeded: true });
+  };
+  const { body } = await service.admin("POST", PATH, hub("Put back"));
+  await check();
+  const rows = [...(await writer.rows("AuditStreams")).values()].filter(({ rowKey }) => rowKey.endsWith(body.id));
+  expect(rows).toHaveLength(2);
+  expect((await service.admin("DELETE", `${PATH}/${body.id}`)).status).toBe(200);
+  for (const row of rows) await writer.write("AuditStreams", row);
+  await check();
+  expect((await service.admin("GET", `${PATH}/${body.id}`)).status).toBe(409);
+  expect((await service.admin("GET", PATH)).body.items.map(({ id }: { id: string }) => id)).not.toContain(body.id);
+  expect((await service.admin("DELETE", `${PATH}/${body.id}`)).status).toBe(200);
+});
+
+test("creating, pausing or deleting a stream needs the approval of another administrator if the setting requires it", async () => {
   const second = { username: "anna", password: "a password of anna", role: "admin" } as const;
   await createUsers(service, [second]);
   const required = await service.admin("PUT", "/api/settings/features", { requireApproval: true });
   expect(required.status, required.text).toBe(200);
-  const answer = await service.admin("POST", PATH, hub("Guarded"));
-  expect([answer.status, answer.body.code]).toEqual([403, "approvalRequired"]);
+  const [existing] = (await service.admin("GET", PATH)).body.items;
+  const one = `${PATH}/${existing.id}`;
+  expect((await service.admin("PUT", one, { name: "Renamed" })).status).toBe(200);
+  const webhookUrl = "https://ada:a-password@siem.acme.example/services/a-secret-of-the-path?token=a-secret-token#x";
+  for (const [method, path, body] of [
+    ["POST", PATH, hub("Guarded")],
+    ["POST", PATH, { name: "Webhook", destination: "webhook", webhookUrl }],
+    ["PUT", one, { enabled: false }],
+    ["DELETE", one],
+  ] as const) {
+    const answer = await service.admin(method, path, body);
+    expect([answer.status, answer.body.code], `${method} ${path}`).toEqual([403, "approvalRequired"]);
+  }
+  // The other administrator sees where the events go, but no secret.
+  const token = await service.signIn(second);
+  const { body, text } = await service.call("GET", "/approvals", { token });
+  const details = body.items.map(({ details: shown }: { details: object }) => shown);
+  expect(details).toContainEqual(
+    expect.objectContaining({ webhookTarget: "https://siem.acme.example/services/[hidden]" }),
+  );
+  expect(text).not.toMatch(/a-password|a-secret/);
 });

@@ -165,6 +165,8 @@ export interface Receiver {
   /** Status of the next answers. */
   status: number;
   headers: Record<string, string>;
+  /** Runs after a batch arrived and before it is answered. */
+  afterBatch?: (() => Promise<void>) | undefined;
   stop(): Promise<void>;
   restart(): Promise<void>;
 }
@@ -183,6 +185,7 @@ export async function startReceiver(): Promise<Receiver> {
             body: Buffer.concat(chunks).toString("utf8"),
             headers: request.headers as Record<string, string>,
           });
+        await receiver.afterBatch?.();
         response.writeHead(receiver.status, receiver.headers).end();
       });
       started.listen(port, "127.0.0.1", () => resolve(started));

@@ -2,6 +2,7 @@ import { createHmac } from "node:crypto";
 import { TableClient } from "@azure/data-tables";
 import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { createStreamNotices } from "../../shared/alerts/stream-notices.ts";
 import { eventSchema } from "../../shared/alerts/webhook-documents.ts";
 import { verifyStream } from "../../shared/audit/verify/verify-stream.ts";
 import { checkOfId } from "../../shared/compliance/checks/all.ts";
@@ -152,24 +153,122 @@ test("the verification at the receiver finds a removed, a changed and an inserte
   expect(verifyStream(events, new Map()).findings[0]).toMatchObject({ kind: "digestUnverifiable" });
 });
 
-test("an entry that is removed from the tables before it is sent shows at the receiver", async () => {
-  const { stream } = await fixture.createHub();
-  await fixture.append(2);
-  await fixture.seal();
-  const client = TableClient.fromConnectionString(storage.azurite.connectionString("streams"), "AuditEntries", {
-    allowInsecureConnection: true,
-  });
-  let removed = 0;
-  for await (const row of client.listEntities<{ entry?: string }>()) {
-    if (removed > 0 || !row.entry?.includes('"thing.changed"')) continue;
-    if (!row.entry.includes(`"id":"${await fixture.append(0)}"`)) continue;
-    await client.deleteEntity(row.partitionKey!, row.rowKey!);
-    removed++;
+describe("sealed rows that another program changed are not sent", () => {
+  const clientOf = (table: string) =>
+    TableClient.fromConnectionString(storage.azurite.connectionString("streams"), table, {
+      allowInsecureConnection: true,
+    });
+  /** Returns the row of the entry with this number. */
+  async function rowOf(number: number) {
+    for await (const row of clientOf("AuditEntries").listEntities<{ entry?: string }>())
+      if (row.entry?.includes(`"target":{"id":"${number}","type":"thing"}`))
+        return { partitionKey: row.partitionKey!, rowKey: row.rowKey!, entry: row.entry };
+    throw new Error(`No row has the entry ${number}.`);
   }
-  expect(removed).toBe(1);
+
+  test.each(["changed", "removed", "inserted", "digest removed"])("%s", async (how) => {
+    const { stream } = await fixture.createHub();
+    const first = await fixture.append(1);
+    await fixture.seal();
+    await fixture.append(2);
+    await fixture.seal();
+    const client = clientOf("AuditEntries");
+    const row = await rowOf(first + 1);
+    const id = row.rowKey.slice(6);
+    let restore: () => Promise<unknown> = () => client.upsertEntity(row, "Merge");
+    if (how === "changed") {
+      const whole = await client.getEntity(row.partitionKey, row.rowKey);
+      restore = () => client.upsertEntity({ ...whole, ...row }, "Replace");
+      await client.upsertEntity({ ...row, entry: row.entry.replace('"ada"', '"eve"') }, "Merge");
+    } else if (how === "removed") {
+      const whole = await client.getEntity(row.partitionKey, row.rowKey);
+      restore = () => client.upsertEntity({ ...whole, ...row }, "Replace");
+      await client.deleteEntity(row.partitionKey, row.rowKey);
+    } else if (how === "inserted") {
+      const planted = `${id.slice(0, -1)}${id.endsWith("0") ? "1" : "0"}`;
+      const rowKey = row.rowKey.replace(id, planted);
+      restore = () => client.deleteEntity(row.partitionKey, rowKey);
+      await client.upsertEntity({ ...row, rowKey, entry: row.entry.replaceAll(id, planted) });
+    } else {
+      const digests = clientOf("AuditDigests");
+      const interval = `${row.partitionKey.slice(0, 10)}T${row.rowKey.slice(0, 5)}Z`;
+      const digest = await digests.getEntity("digests", interval);
+      restore = () => digests.upsertEntity({ ...digest, partitionKey: "digests", rowKey: interval }, "Replace");
+      // The newest digest would be written again.
+      await fixture.seal();
+      await digests.deleteEntity("digests", interval);
+    }
+    await fixture.runAll();
+    // What was sealed before arrives. Nothing of the changed interval after the change does.
+    const arrived = numbersOf(fixture.hubEvents(stream.streamId));
+    expect(arrived[0]).toBe(first);
+    expect(JSON.stringify(fixture.hubEvents(stream.streamId))).not.toContain('"eve"');
+    expect(arrived.length).toBeLessThan(3);
+    expect(verifyStream(fixture.hubEvents(stream.streamId), fixture.publicKeys).findings).toEqual([]);
+    const state = await fixture.stateOf(stream.streamId);
+    expect(state.state).toBe("broken");
+    expect(state.error).toMatch(/by another program|not signed by this service/);
+    const notices = createStreamNotices(fixture.streams, { clock: fixture.clock }).notices("auditStreamFailing");
+    const [pending] = (await notices.next()).value ?? [];
+    expect(await pending!.notice()).toMatchObject({ urgency: "critical", why: state.error });
+    await restore();
+    fixture.clock.addMinutes(5);
+    await fixture.runAll();
+    expect(numbersOf(fixture.hubEvents(stream.streamId))).toEqual(range(first, first + 2));
+    expect(await fixture.stateOf(stream.streamId)).toMatchObject({ state: "active", error: null });
+  });
+});
+
+test("a receiver is told before its stream is paused, redirected or deleted; the audit log says whether it was", async () => {
+  const { stream } = await createWebhook();
+  await fixture.streams.change(stream.streamId, { name: "renamed" }, caller, undefined);
+  await fixture.streams.change(stream.streamId, { webhookUrl: `${receiver.url}2` }, caller, undefined);
+  await fixture.streams.change(stream.streamId, { enabled: false }, caller, undefined);
+  await fixture.streams.change(stream.streamId, { enabled: true }, caller, undefined);
+  receiver.status = 500;
+  await fixture.streams.remove(stream.streamId, caller, undefined);
+  const events = receiver.events();
+  expect(events.map(({ type, data }) => [type, data])).toEqual([
+    ["lifecycle.stream.stopping", { reason: "changed", actor: "admin" }],
+    ["lifecycle.stream.stopping", { reason: "paused", actor: "admin" }],
+  ]);
+  for (const event of events) expect(schemaProblems(eventSchema(event.type)!, event)).toEqual([]);
+  const page = { limit: 1, offset: 0, cursor: undefined };
+  const { items } = await fixture.audit.list({ eventType: "auditStream.deleted" }, page);
+  expect(items[0]!.details).toEqual({ receiverTold: false, reason: "The receiver returned 500." });
+});
+
+test("a running send stops before the next batch if the stream gets another receiver", async () => {
+  const { stream } = await createWebhook();
+  const other = await startReceiver();
+  const first = (await fixture.append(60, { text: "x".repeat(15_000) })) - 59;
+  await fixture.seal();
+  receiver.afterBatch = async () => {
+    receiver.afterBatch = undefined;
+    await fixture.streams.change(stream.streamId, { webhookUrl: other.url }, caller, undefined);
+  };
   await fixture.runAll();
-  const { findings } = verifyStream(fixture.hubEvents(stream.streamId), fixture.publicKeys);
-  expect(findings.map(({ kind }) => kind)).toEqual(["entryRemoved"]);
+  // The first batch, and the event that the stream stops.
+  expect(receiver.batches).toHaveLength(2);
+  expect(other.batches.length).toBeGreaterThan(0);
+  expect([...numbersOf(receiver.events()), ...numbersOf(other.events())]).toEqual(range(first, first + 59));
+  await other.stop();
+});
+
+test("a stream of a log that is no longer sealed is failing", async () => {
+  const { stream } = await fixture.createHub();
+  await fixture.seal();
+  await fixture.runAll();
+  expect(await fixture.stateOf(stream.streamId)).toMatchObject({ state: "active", failingSince: null });
+  fixture.clock.addMinutes(45);
+  expect(await fixture.stateOf(stream.streamId)).toMatchObject({
+    state: "failing",
+    error: expect.stringContaining("AUDIT_SIGNING_KEYS"),
+    failingSince: expect.any(String),
+  });
+  await fixture.seal();
+  await fixture.runAll();
+  expect((await fixture.stateOf(stream.streamId)).state).toBe("active");
 });
 
 describe("a receiver", () => {
@@ -353,11 +452,12 @@ test("violations that were opened and resolved are sent in order, ten minutes la
   expect(await fixture.streams.run()).toBe(3);
   expect(await fixture.streams.run()).toBe(0);
   const events = fixture.hubEvents(stream.streamId);
-  expect(events.map(({ id, type, data }) => [id, type, data.resourceId])).toEqual([
-    ["violation.a.0.0", "lifecycle.violation.opened", "kv-one.secret.one"],
-    ["violation.a.0.1", "lifecycle.violation.opened", "kv-one.secret.two"],
-    ["violation.b.0.0", "lifecycle.violation.resolved", "kv-one.secret.one"],
+  expect(events.map(({ type, data }) => [type, data.resourceId])).toEqual([
+    ["lifecycle.violation.opened", "kv-one.secret.one"],
+    ["lifecycle.violation.opened", "kv-one.secret.two"],
+    ["lifecycle.violation.resolved", "kv-one.secret.one"],
   ]);
+  expect(new Set(events.map(({ id }) => id)).size).toBe(3);
   for (const event of events) expect(schemaProblems(eventSchema(event.type)!, event)).toEqual([]);
   expect(events[0]!.data).toMatchObject({
     checkId: "secret-expired",
@@ -365,6 +465,27 @@ test("violations that were opened and resolved are sent in order, ten minutes la
     vaultName: "kv-One",
     subscriptionId: "s",
   });
+});
+
+test("changes that two attempts of an evaluation recorded have the same IDs; the sequence sorts them as they were sent", async () => {
+  const { stream } = await fixture.createHub({ content: ["violations"] });
+  const { code } = checkOfId.get("secret-expired")!;
+  const since = Date.parse("2026-11-20T00:00:00Z") / 1000;
+  const names = Array.from({ length: 12 }, (_, index) => `S${index}`);
+  const at = fixture.clock.now().toISOString();
+  for (const attempt of ["a", "b"])
+    await fixture.tables.put(NewViolationRows, STATE, newViolationsKey(at, "kv-One", attempt, 0), {
+      name: "kv-One",
+      vaultId: "",
+      subscriptionId: "s",
+      items: packNewViolations(names.map((name) => [code, name, since, {}])),
+    });
+  fixture.clock.addMinutes(11);
+  expect(await fixture.runAll()).toBe(24);
+  const events = fixture.hubEvents(stream.streamId);
+  expect(new Set(events.map(({ id }) => id)).size).toBe(12);
+  const sequences = events.map(({ sequence }) => sequence);
+  expect(sequences).toEqual([...new Set(sequences)].sort());
 });
 
 describe("a row that another program changed or removed", () => {
@@ -484,9 +605,9 @@ test("a run costs requests for what is new, not for what exists", async () => {
     await module.run();
     // The streams, the keys of the log, the newest digest; for each stream its progress and the violations.
     expect(await requestsOf()).toBe(3 + 2 * 2);
-    // An interval without entries: for each stream also the lease, keys, digest, violations, position and the end of the lease.
+    // An interval without entries: for each stream also the lease, keys, digest, violations, the stream, position and the end of the lease.
     await fixture.seal();
-    expect(await requestsOf()).toBeLessThanOrEqual(3 + 2 * 8);
+    expect(await requestsOf()).toBeLessThanOrEqual(3 + 2 * 9);
   } finally {
     await proxy.stop();
   }

@@ -18,6 +18,10 @@ var columns = [
     type: 'datetime'
   }
   {
+    name: 'OccurredAt'
+    type: 'datetime'
+  }
+  {
     name: 'EventId'
     type: 'string'
   }

@@ -21,6 +21,7 @@ const STREAM = "Custom-CredentialLifecycle_CL";
 /** The columns of the stream: `infra/azure/modules/siem.bicep` declares the same. */
 const COLUMNS = [
   "TimeGenerated",
+  "OccurredAt",
   "EventId",
   "EventType",
   "Sequence",

@@ -6,6 +6,7 @@ locals {
   resource_group_name = split("/", var.workspace_id)[4]
   columns = [
     { name = "TimeGenerated", type = "datetime" },
+    { name = "OccurredAt", type = "datetime" },
     { name = "EventId", type = "string" },
     { name = "EventType", type = "string" },
     { name = "Sequence", type = "string" },

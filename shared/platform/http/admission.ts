@@ -53,7 +53,7 @@ export interface Gate {
 
 /** A validated request of a `guarded` endpoint. */
 export interface GuardedRequest {
-  endpoint: Pick<Endpoint<never>, "name" | "method" | "route" | "summary" | "body">;
+  endpoint: Pick<Endpoint<never>, "name" | "method" | "route" | "summary" | "body" | "approverSees">;
   actor: Actor;
   caller: Caller;
   params: unknown;

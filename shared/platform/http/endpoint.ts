@@ -220,6 +220,8 @@ export interface EndpointDeclaration<
     context: GuardedContext<Services, Output<P>, Output<Q>, Output<B>>,
     required: Confirmations,
   ) => GuardDecision | Promise<GuardDecision>;
+  /** Returns what the approver of a guarded request sees of its secrets, such as the host of a URL. Never a secret. */
+  approverSees?: (body: Output<B>) => Record<string, unknown>;
   /** Callers can use camelCase or snake_case. Unknown members are rejected. */
   body?: B;
   /** True if the body can be omitted. The schema then parses `{}`. */
@@ -271,7 +273,12 @@ export interface EndpointDeclaration<
 }
 
 /** A declaration without its input types, for registration, the pipeline and OpenAPI. */
-export type Endpoint<Services> = Omit<EndpointDeclaration<Services>, "handle" | "example" | "guarded" | "repeat"> & {
+export type Endpoint<Services> = Omit<
+  EndpointDeclaration<Services>,
+  "handle" | "example" | "guarded" | "approverSees" | "repeat"
+> & {
+  // biome-ignore lint/suspicious/noExplicitAny: as for `handle`
+  approverSees?: (body: any) => Record<string, unknown>;
   // biome-ignore lint/suspicious/noExplicitAny: as for `handle`
   repeat?: Repeat<Services, any, any>;
   example?: { params?: object; query?: object; body?: unknown };

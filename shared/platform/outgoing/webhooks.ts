@@ -56,3 +56,16 @@ export function signatureHeaders({ keys }: { keys: readonly WebhookKey[] }, id: 
     });
   return { "webhook-id": id, "webhook-timestamp": timestamp, "webhook-signature": signatures.join(" ") };
 }
+
+/** Minimum number of characters of a part of a path that may be a secret. */
+const SECRET_PART = 16;
+
+/**
+ * Returns the origin and path of a URL for a person who decides about it. Without user, query and fragment, which can contain a
+ * secret. Longer parts of the path, which may be one, are replaced.
+ */
+export function shownAddress(url: string): string {
+  const { origin, pathname } = new URL(url);
+  const shown = (part: string) => (part.length < SECRET_PART ? part : "[hidden]");
+  return `${origin}${pathname.split("/").map(shown).join("/")}`;
+}
