@@ -63,7 +63,15 @@ async function createResources(): Promise<Record<string, string>> {
     targetName: "db",
     enabled: false,
   });
+  const { id: streamId } = await create("POST", "/audit/streams", {
+    name: "Hub",
+    destination: "eventHubs",
+    endpoint: "https://evhns-lifecycle.servicebus.windows.net",
+    eventHub: "audit",
+    enabled: false,
+  });
   return {
+    "/audit/streams/{stream_id}": `/audit/streams/${streamId}`,
     "/auth/users/{user_id}": `/auth/users/${ADMIN.username}`,
     "/alerts/rules/{rule_id}": `/alerts/rules/${ruleId}`,
     "/subscriptions/{subscription_id}": `/subscriptions/${SUBSCRIPTION}`,
