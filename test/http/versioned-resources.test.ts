@@ -66,7 +66,7 @@ async function createResources(): Promise<Record<string, string>> {
   const { id: streamId } = await create("POST", "/audit/streams", {
     name: "Hub",
     destination: "eventHubs",
-    endpoint: "https://evhns-lifecycle.servicebus.windows.net",
+    endpoint: `https://evhns-lifecycle.servicebus.localhost:${new URL(service.environment.SERVICE_KEY_VAULT_URL!).port}`,
     eventHub: "audit",
     enabled: false,
   });

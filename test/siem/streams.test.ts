@@ -208,8 +208,8 @@ describe("sealed rows that another program changed are not sent", () => {
     const state = await fixture.stateOf(stream.streamId);
     expect(state.state).toBe("broken");
     expect(state.error).toMatch(/by another program|not signed by this service/);
-    const notices = createStreamNotices(fixture.streams, { clock: fixture.clock }).notices("auditStreamFailing");
-    const [pending] = (await notices.next()).value ?? [];
+    const { notices } = createStreamNotices(fixture.streams, { clock: fixture.clock });
+    const [pending] = (await Array.fromAsync(notices("auditStreamFailing", new Date(0)))).flat();
     expect(await pending!.notice()).toMatchObject({ urgency: "critical", why: state.error });
     await restore();
     fixture.clock.addMinutes(5);
