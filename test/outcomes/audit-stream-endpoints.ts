@@ -9,8 +9,11 @@ const STREAMS = "/audit/streams";
  */
 export function auditStreamEndpoints(context: EndpointContext): ChangingEndpoint[] {
   const { service, call, uniqueName, stateIfRemoved } = context;
-  const endpoint = `https://evhns-lifecycle.servicebus.localhost:${new URL(service.environment.SERVICE_KEY_VAULT_URL!).port}`;
-  const hub = (name: string) => ({ name, destination: "eventHubs", endpoint, eventHub: "audit", enabled: false });
+  const hub = (name: string) => {
+    const { port } = new URL(context.service.environment.SERVICE_KEY_VAULT_URL!);
+    const endpoint = `https://evhns-lifecycle.servicebus.localhost:${port}`;
+    return { name, destination: "eventHubs", endpoint, eventHub: "audit", enabled: false };
+  };
   const webhook = (name: string) => ({
     name,
     destination: "webhook",

@@ -209,7 +209,8 @@ describe("sealed rows that another program changed are not sent", () => {
     expect(state.state).toBe("broken");
     expect(state.error).toMatch(/by another program|not signed by this service/);
     const { notices } = createStreamNotices(fixture.streams, { clock: fixture.clock });
-    const [pending] = (await Array.fromAsync(notices("auditStreamFailing", new Date(0)))).flat();
+    const pages = notices("auditStreamFailing", new Date(0))[Symbol.asyncIterator]();
+    const [pending] = (await pages.next()).value ?? [];
     expect(await pending!.notice()).toMatchObject({ urgency: "critical", why: state.error });
     await restore();
     fixture.clock.addMinutes(5);

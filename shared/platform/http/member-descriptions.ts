@@ -372,6 +372,7 @@ export const PARAMETER_DESCRIPTIONS: Readonly<Record<string, Member>> = {
   session_id: described("ID of the session.", "maria.lopez.9f86d081884c7d659a2feaa0c55ad015"),
   severity: described("Only items with this severity."),
   snooze_id: described("ID of the snooze.", EXAMPLE_ULID),
+  stream_id: described("ID of the audit stream.", EXAMPLE_ULID),
   source: described("Only assets from this source: key vaults, Entra applications or B2C tenants."),
   source_secret: described("Only records of the secret with this name."),
   source_vault: described("Only records of this key vault."),
