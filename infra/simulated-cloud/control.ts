@@ -1,4 +1,4 @@
-import type { AcmeAuthority } from "./acme-authority.ts";
+import type { AcmeAuthority } from "./acme/acme-authority.ts";
 import type { ApiTokenRequest, ApiTokens } from "./api-tokens.ts";
 import type { AppConfiguration } from "./app-configuration.ts";
 import type { ConsumersControl } from "./arm/consumers.ts";
@@ -15,6 +15,8 @@ import type {
 } from "./company/company.ts";
 import type { Databases } from "./databases.ts";
 import type { Devops } from "./devops/devops.ts";
+import type { NameServer } from "./dns/name-server.ts";
+import type { DnsZones } from "./dns/zones.ts";
 import type { EventDelivery, EventGrid, ExpiryEvent } from "./event-grid.ts";
 import type { ActiveFault, Fault, Faults } from "./faults.ts";
 import type { DirectoryControl } from "./graph/directory-control.ts";
@@ -66,6 +68,10 @@ export interface ControlParts {
   providers: Providers;
   workspaces: Workspaces;
   acmeAuthority: AcmeAuthority;
+  /** An authority that needs an external account binding. */
+  boundAuthority: AcmeAuthority;
+  zones: DnsZones;
+  nameServer: NameServer;
 }
 
 /** A vault with its numbers of items. Secrets and keys that belong to a certificate are not counted. */
@@ -113,6 +119,11 @@ export class Control {
   readonly tenants: TenantsControl;
   /** The public certificate authority. */
   readonly acmeAuthority: AcmeAuthority;
+  /** A certificate authority that needs an external account binding. */
+  readonly boundAuthority: AcmeAuthority;
+  /** DNS zones, and the name server that answers for them. */
+  readonly zones: DnsZones;
+  readonly nameServer: NameServer;
 
   constructor(parts: ControlParts) {
     this.#parts = parts;
@@ -123,6 +134,9 @@ export class Control {
     this.consumers = parts.consumers;
     this.tenants = parts.tenants;
     this.acmeAuthority = parts.acmeAuthority;
+    this.boundAuthority = parts.boundAuthority;
+    this.zones = parts.zones;
+    this.nameServer = parts.nameServer;
   }
 
   /**

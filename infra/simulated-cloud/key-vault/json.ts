@@ -18,6 +18,11 @@ export class KeyVaultJson {
     this.#certificates = certificates;
   }
 
+  /** Returns the address of an object of the vault. */
+  idOf(path: string): string {
+    return `${this.#origin}/${path}`;
+  }
+
   /** Returns a list entry: without version in its ID and without value. */
   listItem<K extends AssetKind>(kind: K, entry: Page<K>["items"][number]): object {
     const { item } = entry;
