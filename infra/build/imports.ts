@@ -42,6 +42,7 @@ export const LAYERS = [
   ["subscriptions", "certificates", "compliance", "cryptography", "discovery", "sso", "devops", "approvals"],
   ["applications", "b2c"],
   ["rotation", "sync"],
+  ["certificate-renewal"],
   ["dependencies"],
   ["alerts", "reconciliation", "secretless"],
   ["doctor", "metrics", "signed-rows", "store"],

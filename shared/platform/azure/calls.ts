@@ -54,8 +54,8 @@ export const CALL_LIMITS: CallLimits = {
 export interface Route {
   target: CallTarget;
   /**
-   * Schema of a successful response with status 200. `nothing`: success is 204, without a body. `accepted`: success is 200, 202
-   * or 204, and the body is not checked. `parsedByClient`: success is 200, and the SDK client parses the body.
+   * Schema of a successful response with status 200. `nothing`: success is 204, without a body. `accepted`: success is 200, 201,
+   * 202 or 204, and the body is not checked. `parsedByClient`: success is 200, and the SDK client parses the body.
    */
   answer: z.ZodType | "nothing" | "accepted" | "parsedByClient";
   /**
@@ -342,7 +342,7 @@ function readResponse(
 
 function successOf(answer: Route["answer"]): readonly number[] {
   if (answer === "nothing") return [204];
-  return answer === "accepted" ? [200, 202, 204] : [200];
+  return answer === "accepted" ? [200, 201, 202, 204] : [200];
 }
 
 /** Returns the failure of a response, or a part of a response, that does not match its documented schema. */
