@@ -112,7 +112,8 @@ let guard: Outgoing | undefined;
 
 /** Loads the library. Its requests use the guard instead of the library's own connections and retries. */
 const loadAcme = loadOnce(async () => {
-  const acme = await import("acme-client");
+  // The bundle has only the default export of a CommonJS package.
+  const { default: acme } = await import("acme-client");
   acme.axios.defaults.maxRedirects = 0;
   acme.axios.defaults.adapter = async (config) => {
     const method = (config.method ?? "get").toUpperCase() as "GET" | "HEAD" | "POST";

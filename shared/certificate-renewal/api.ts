@@ -367,8 +367,8 @@ export const CertificateRenewal = z
     requestedBy: z.string(),
     endedAt: instant.nullable(),
   })
-  .meta({ id: "CertificateRenewal" });
-export const CertificateRenewals = pageOf(CertificateRenewal, "CertificateRenewals");
+  .meta({ id: "CertificateRenewalRun" });
+export const CertificateRenewals = pageOf(CertificateRenewal, "CertificateRenewalRuns");
 export const RenewalQuery = z.strictObject({
   ...pageParameters,
   assetId: z.string().max(300).optional().meta({ description: "Only renewals of this certificate (asset ID)." }),

@@ -1,4 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
+import { licence } from "../support/licence.ts";
 import { Service } from "../support/service.ts";
 
 /** Helpers of the tests that issue and renew certificates over HTTP. */
@@ -8,7 +9,8 @@ export const VAULT = "kv-shop-prod";
 
 /** Starts the service with a scanned inventory and a license. */
 export async function startRenewalService(options: Parameters<typeof Service.start>[0] = {}): Promise<Service> {
-  const service = await Service.start({ company: "small", shortWaits: true, ...options });
+  const env = { LICENSE_KEY: await licence(), ...options.env };
+  const service = await Service.start({ company: "small", shortWaits: true, ...options, env });
   await service.scan();
   return service;
 }
@@ -22,7 +24,7 @@ export const authorityBody = (service: Service) => ({
 
 export async function addAuthority(service: Service): Promise<string> {
   const answer = await service.admin("POST", `${BASE}/authorities`, authorityBody(service));
-  if (answer.status !== 201) throw new Error(`Adding an authority answered ${answer.status}: ${answer.text}`);
+  if (answer.status !== 201) throw new Error(`Adding an authority answered ${answer.status}: ${answer.text} ${service.hosts[0]!.lines.filter((l) => /rror/.test(l)).slice(-6).join("\n")}`);
   return answer.body.authorityId;
 }
 

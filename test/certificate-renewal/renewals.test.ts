@@ -14,6 +14,8 @@ import {
 
 /** Issues, renews and revokes certificates over HTTP: the real clients against the simulated authority, DNS and key vaults. */
 
+const API = `${VAULT}.certificate.api`;
+
 let service: Service;
 let authorityId: string;
 beforeAll(async () => {
@@ -24,12 +26,14 @@ afterAll(() => service?.stop());
 afterEach(() => service.cloud.control.clearFaults());
 
 const authority = () => service.cloud.control.acmeAuthority.server;
+const stepsOf = (renewal: { steps: { name: string; status: string }[] }) =>
+  renewal.steps.map(({ name, status }) => `${name} ${status}`);
 
 test("a certificate is issued, and its private key never leaves the vault", { timeout: 120_000 }, async () => {
   const runId = await startIssue(service, authorityId, "api", ["api.acme.example", "*.api.acme.example"]);
   const renewal = await waitForEnd(service, runId);
   expect(renewal, JSON.stringify(renewal)).toMatchObject({ status: "completed", failure: null, kind: "issue" });
-  expect(renewal.steps.map(({ name, status }: { name: string; status: string }) => `${name} ${status}`)).toEqual([
+  expect(stepsOf(renewal)).toEqual([
     "order done",
     "publish done",
     "observe done",
@@ -43,8 +47,133 @@ test("a certificate is issued, and its private key never leaves the vault", { ti
   expect(issued.names).toEqual(["api.acme.example", "*.api.acme.example"]);
   expect(renewal.serialNumber).toBe(issued.serial.toLowerCase());
   expect(challengeRecords(service)).toEqual([]);
-  expect(
-    service.cloud.control.requests({ operation: "keyvault.getSecret" }).filter(({ vault }) => vault === VAULT),
-  ).toEqual([]);
+  // Both names have the same record, so it had two values.
+  expect(Math.max(...service.cloud.control.zones.changes.map(({ values }) => values.length))).toBe(2);
+  const reads = service.cloud.control.requests({ operation: "keyvault.getSecret" });
+  expect(reads.filter(({ vault }) => vault === VAULT)).toEqual([]);
   expect(new X509Certificate(issued.pem).publicKey.asymmetricKeyType).toBe("ec");
+});
+
+test("the records of a name with an alias are written to the zone of the alias", { timeout: 120_000 }, async () => {
+  const changesBefore = service.cloud.control.zones.changes.length;
+  const runId = await startIssue(service, authorityId, "shop", ["shop.acme.example"]);
+  expect(await waitForEnd(service, runId)).toMatchObject({
+    status: "completed",
+    records: [{ domain: "shop.acme.example", recordName: "shop" }],
+  });
+  const changes = service.cloud.control.zones.changes.slice(changesBefore);
+  expect(new Set(changes.map(({ zone }) => zone))).toEqual(new Set(["challenges.acme.example"]));
+  expect(service.cloud.control.nameServer.questions).toContain("TXT shop.challenges.acme.example");
+});
+
+test("a renewal makes a new version that replaces the current one", { timeout: 120_000 }, async () => {
+  await service.scan();
+  const policy = { authorityId, automatic: true, keyType: "EC" };
+  const set = await service.admin("PUT", `${BASE}/${API}/policy`, policy);
+  expect([set.status, set.body.automatic, set.body.keyCurve], set.text).toEqual([200, true, "P-256"]);
+  const previous = authority().issued.find(({ names }) => names[0] === "api.acme.example")!;
+
+  const changes = service.cloud.control.zones.changes.length;
+  const orders = authority().orders.length;
+  const plan = await service.admin("POST", `${BASE}/${API}/renew`, { dryRun: true });
+  expect([plan.status, plan.body.runId, plan.body.missing], plan.text).toEqual([200, null, []]);
+  expect(plan.body.records).toMatchObject([{ domain: "api.acme.example", recordName: "_acme-challenge.api" }]);
+  expect([service.cloud.control.zones.changes.length, authority().orders.length]).toEqual([changes, orders]);
+
+  const started = await service.admin("POST", `${BASE}/${API}/renew`);
+  expect(started.status, started.text).toBe(201);
+  const renewal = await waitForEnd(service, started.body.runId);
+  expect(renewal.status, JSON.stringify(renewal)).toBe("completed");
+  const issued = authority().issued.at(-1)!;
+  expect(issued.replaces).toBe(previous.id);
+  expect(renewal.version).not.toBe(renewal.previousVersion);
+  expect([...authority().finalized.values()].every((count) => count === 1)).toBe(true);
+  const list = await service.admin("GET", `${BASE}/renewals?assetId=${API}`);
+  expect(list.body.items.map(({ kind }: { kind: string }) => kind)).toEqual(["renew", "issue"]);
+});
+
+test("a self-signed certificate and one of a connected authority get a new version at once", {
+  timeout: 120_000,
+}, async () => {
+  for (const name of ["internal-api", "www"]) {
+    const started = await service.admin("POST", `${BASE}/${VAULT}.certificate.${name}/renew`);
+    expect([started.status, started.body.method], started.text).toEqual([201, "vaultPolicy"]);
+    const renewal = await waitForEnd(service, started.body.runId);
+    expect(stepsOf(renewal)).toEqual(["create done", "issue done", "cleanUp done"]);
+    expect(renewal.version).not.toBe(renewal.previousVersion);
+  }
+});
+
+test("the current version is revoked by the account that ordered it", { timeout: 60_000 }, async () => {
+  const body = { authorityId, reason: "superseded" };
+  const revoked = await service.admin("POST", `${BASE}/${API}/revoke`, body);
+  expect([revoked.status, revoked.body.revoked], revoked.text).toEqual([200, true]);
+  expect(
+    authority()
+      .issued.filter((one) => one.revoked)
+      .map(({ serial }) => serial.toLowerCase()),
+  ).toEqual([revoked.body.serialNumber]);
+  // A repeat after a lost answer finds it revoked.
+  expect((await service.admin("POST", `${BASE}/${API}/revoke`, body)).status).toBe(200);
+});
+
+test("a renewal that fails leaves the vault and the zones as before, and says why", { timeout: 120_000 }, async () => {
+  service.cloud.control.addFault({ match: { operation: "arm.putDnsRecordSet" }, action: { kind: "deny" } });
+  const runId = await startIssue(service, authorityId, "denied", ["denied.acme.example"]);
+  const renewal = await waitForEnd(service, runId);
+  expect(renewal).toMatchObject({ status: "failed", failure: { code: "accessDenied" }, version: null });
+  expect(renewal.failure.remedy).toContain("DNS Zone Contributor");
+  expect(stepsOf(renewal)).toContain("publish failed");
+  expect(challengeRecords(service)).toEqual([]);
+});
+
+test("a renewal without a zone, and one of a foreign operation, can't start", { timeout: 60_000 }, async () => {
+  const body = { vaultName: VAULT, name: "foreign", dnsNames: ["www.other.example"], authorityId, dryRun: true };
+  const plan = await service.admin("POST", BASE, body);
+  expect(plan.body.missing).toEqual(["No zone of ACME_DNS_ZONE_IDS contains the record of www.other.example."]);
+  const started = await service.admin("POST", BASE, { ...body, dryRun: false });
+  expect([started.status, started.body.code]).toEqual([409, "conflict"]);
+});
+
+test("a directory that leads to a private address is rejected", { timeout: 60_000 }, async () => {
+  const address = service.cloud.control.acmeAuthority.directory.replace("letsencrypt", "management");
+  for (const [method, path] of [
+    ["POST", `${BASE}/authorities/test`],
+    ["POST", `${BASE}/authorities`],
+  ] as const) {
+    const body = path.endsWith("test")
+      ? { directoryUrl: address }
+      : { ...authorityBody(service), directoryUrl: address };
+    const answer = await service.admin(method, path, body);
+    expect([answer.status, answer.body.code], answer.text).toEqual([400, "invalidRequest"]);
+    expect(answer.body.detail).toContain("is blocked: it is not public (loopback)");
+    expect(answer.body.detail).toContain("PRIVATE_TARGET_HOSTS");
+  }
+});
+
+test("an authority that needs an external account binding accepts only the right key", {
+  timeout: 60_000,
+}, async () => {
+  const { directory } = service.cloud.control.boundAuthority;
+  const body = { ...authorityBody(service), name: "Bound", directoryUrl: directory };
+  const without = await service.admin("POST", `${BASE}/authorities`, body);
+  expect([without.status, without.body.detail]).toEqual([
+    400,
+    expect.stringContaining("requires an external account binding"),
+  ]);
+  const wrong = { keyId: "acme-corporation", hmacKey: "d3Jvbmcta2V5" };
+  const rejected = await service.admin("POST", `${BASE}/authorities`, { ...body, externalAccountBinding: wrong });
+  expect([rejected.status, rejected.body.code]).toEqual([409, "conflict"]);
+  const right = { keyId: "acme-corporation", hmacKey: "c3RhbmQtaW4tbWFjLWtleS1vZi10aGUtZXh0ZXJuYWwtYWNjb3VudA" };
+  const added = await service.admin("POST", `${BASE}/authorities`, { ...body, externalAccountBinding: right });
+  expect([added.status, added.body.externalAccountKeyId], added.text).toEqual([201, "acme-corporation"]);
+  expect(added.text).not.toContain(right.hmacKey);
+  const { authorityId: id } = added.body;
+  const replaced = await service.admin("PUT", `${BASE}/authorities/${id}`, { ...body, name: "Renamed" });
+  expect([replaced.body.name, replaced.body.externalAccountKeyId], replaced.text).toEqual([
+    "Renamed",
+    "acme-corporation",
+  ]);
+  expect(service.cloud.control.boundAuthority.server.accounts.length).toBe(1);
+  expect((await service.admin("DELETE", `${BASE}/authorities/${id}`)).status).toBe(200);
 });
