@@ -1,3 +1,4 @@
+import { X509Certificate } from "node:crypto";
 import type { AcmeAuthority } from "./acme/acme-authority.ts";
 import type { ApiTokenRequest, ApiTokens } from "./api-tokens.ts";
 import type { AppConfiguration } from "./app-configuration.ts";
@@ -150,6 +151,18 @@ export class Control {
   /** Moves the simulated time ahead. */
   moveClock(milliseconds: number): void {
     this.#parts.clock.move(milliseconds);
+  }
+
+  /** Returns the status of the last operation of a certificate, and the serial numbers of its versions, oldest first. */
+  certificateState(vault: string, name: string): { pending: string | undefined; serials: string[] } {
+    const { resources } = this.#parts;
+    const found = resources.vault(vault);
+    const versions = found?.collections.certificates.get(name)?.versions ?? [];
+    const ders = versions.flatMap(({ der }) => (der === undefined ? [] : [Buffer.from(der, "base64")]));
+    return {
+      pending: found?.certificateOperations.get(name.toLowerCase())?.status,
+      serials: ders.map((der) => new X509Certificate(der).serialNumber),
+    };
   }
 
   /** Returns the number of requests by operation, with `total`. */

@@ -34,6 +34,7 @@ const DNS_NAMES = [
   "google.localhost",
   "kubernetes.localhost",
   "letsencrypt.localhost",
+  "zerossl.localhost",
   "evil.localhost",
   "localhost",
 ];

@@ -7,7 +7,7 @@ import type { DnsZones, RecordType } from "./zones.ts";
 const TYPE_CODES: Record<RecordType, number> = { A: 1, NS: 2, CNAME: 5, SOA: 6, TXT: 16 };
 const RESPONSE_AND_AUTHORITATIVE = 0x8400;
 const RECURSION_DESIRED = 0x0100;
-const CODES = { none: 0, nameError: 3, notImplemented: 4, refused: 5 };
+const CODES = { none: 0, nameError: 3 };
 
 /** A running name server. */
 export interface NameServer {
@@ -54,14 +54,14 @@ function answerOf(message: Buffer, zones: DnsZones, questions: string[]): Buffer
   };
   if (type === undefined) {
     const found = zones.lookup(name, "A");
-    return respond(found === undefined ? CODES.refused : found.exists ? CODES.none : CODES.nameError);
+    return respond(found?.exists ? CODES.none : CODES.nameError);
   }
   questions.push(`${type} ${name}`);
   if (/\.azure-dns\.localhost$/.test(name) && type === "A")
     return respond(CODES.none, [record(type, 300, Buffer.from([127, 0, 0, 1]))]);
   const found = zones.lookup(name, type);
-  if (found === undefined) return respond(CODES.refused);
-  if (!found.exists) return respond(CODES.nameError);
+  // The client asks this server also about names of other owners, as it would ask a resolver.
+  if (!found?.exists) return respond(CODES.nameError);
   return respond(
     CODES.none,
     found.records.flatMap((one) => one.values.map((value) => record(one.type, one.ttl, content(one.type, value)))),
