@@ -21,6 +21,13 @@ interface Loss {
 
 const LOSSES: readonly Loss[] = [
   {
+    table: "CertificateRenewals",
+    upTo: "b545d8e2",
+    isIn: ({ runId, assetId, endedAt }) => runId !== undefined && assetId !== undefined && endedAt === undefined,
+    line: (count) =>
+      `Renewals of certificates that have not ended: ${count}. This build can't continue them, and leaves their DNS records and pending operations. Wait until they have ended first.`,
+  },
+  {
     table: "Rotations",
     upTo: "b545d8e2",
     isIn: ({ loginId, endedAt }) => loginId !== undefined && endedAt === undefined,
