@@ -142,6 +142,7 @@ const CONDITIONAL_SETTINGS: Record<string, [value: string, condition: string]> =
     // The common text has no parentheses: everything after the first `and not` is negated.
     "{network_enabled} and not {network_enabled} and not {function_subnet_resource_id} is given and {nat_gateway_enabled}",
   ],
+  ACME_DNS_ZONE_IDS: ["join(,, {acme_dns_zone_ids})", "{acme_dns_zone_ids} is given"],
   DEPENDENCY_LITERAL_SCAN: ["true", "{literal_scan_subscription_ids} is given"],
 };
 

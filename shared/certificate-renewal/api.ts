@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { isHostName } from "../certificates/endpoint.ts";
 import { CERTIFICATE_KEY_TYPES, KEY_CURVES, RSA_KEY_SIZES } from "../platform/azure/vault-certificates.ts";
 import { entityTag } from "../platform/http/conditional-requests.ts";
 import { pageOf, pageParameters } from "../platform/http/paging.ts";
@@ -93,18 +94,34 @@ export const CertificateAuthority = z
   .object({
     authorityId,
     name: z.string(),
-    directoryUrl: z.string().meta({ description: "Address of the ACME directory." }),
-    contacts: z.array(z.string()).meta({ description: "E-mail addresses to which the authority sends notices." }),
+    directoryUrl: z.string().meta({
+      description: "Address of the ACME directory.",
+      example: "https://acme-v02.api.letsencrypt.org/directory",
+    }),
+    contacts: z.array(z.string()).meta({
+      description: "E-mail addresses to which the authority sends notices.",
+      example: ["pki@acme.example"],
+    }),
     externalAccountKeyId: z.string().nullable().meta({
       description: "Key identifier of the external account binding. Null if there is none.",
+      example: "kid-1",
     }),
-    preferredChain: z.string().nullable().meta({ description: "Issuer at the end of the chain to install." }),
-    profile: z.string().nullable().meta({ description: "Profile of the certificates. Null: that of the authority." }),
+    preferredChain: z.string().nullable().meta({
+      description: "Issuer at the end of the chain to install.",
+      example: "ISRG Root X1",
+    }),
+    profile: z.string().nullable().meta({
+      description: "Profile of the certificates. Null: that of the authority.",
+      example: "shortlived",
+    }),
     certificatesPerDomain: z.int().meta({
       description: "Budget: certificates for one registered domain within `budgetDays`.",
     }),
     budgetDays: z.int().meta({ description: "Days of the budget." }),
-    accountUrl: z.string().meta({ description: "Address of the service's account at the authority." }),
+    accountUrl: z.string().meta({
+      description: "Address of the service's account at the authority.",
+      example: "https://acme-v02.api.letsencrypt.org/acme/acct/1234567",
+    }),
     createdAt: instant,
     updatedAt: instant,
     updatedBy: z.string(),
@@ -139,10 +156,16 @@ export const authorityView = (row: Row<AuthorityRecord>): z.output<typeof Certif
 export const AuthorityTest = z
   .object({
     ok: z.boolean().meta({ description: "Whether the authority can be saved." }),
-    profiles: z.array(z.string()).meta({ description: "Profiles that the directory offers." }),
+    profiles: z.array(z.string()).meta({
+      description: "Profiles that the directory offers.",
+      example: ["classic", "shortlived"],
+    }),
     externalAccountRequired: z.boolean().meta({ description: "Whether a new account needs a binding." }),
     renewalInformation: z.boolean().meta({ description: "Whether the authority suggests when to renew (RFC 9773)." }),
-    problems: z.array(z.string()).meta({ description: "Problems, as sentences. Empty if there are none." }),
+    problems: z.array(z.string()).meta({
+      description: "Problems, as sentences. Empty if there are none.",
+      example: ["The authority requires an external account binding. Enter its key ID and HMAC key."],
+    }),
   })
   .meta({ id: "CertificateAuthorityTest" });
 export const authorityTestView = (result: TestResult): z.output<typeof AuthorityTest> => ({
@@ -179,8 +202,8 @@ const keySpecOf = (body: {
 const dryRun = z.boolean().default(false).meta({
   description: "Only returns the plan. Writes nothing in the vault, in DNS and at the authority.",
 });
-const DNS_NAME =
-  /^(?=.{1,253}$)(?:\*\.)?(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+(?=[a-z0-9-]*[a-z])[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/;
+/** Returns whether a text is a DNS name in lower case, optionally with a wildcard as its first label. */
+const isDnsName = (text: string): boolean => isHostName(text.replace(/^\*\./, "")) && text.includes(".");
 
 export const IssueBody = z
   .strictObject({
@@ -194,7 +217,12 @@ export const IssueBody = z
       .regex(/^[0-9A-Za-z-]{1,127}$/, "must have 1 to 127 letters, digits and hyphens")
       .meta({ description: "Name of the new certificate.", example: "www" }),
     dnsNames: z
-      .array(z.string().regex(DNS_NAME, "must be a DNS name in lower case, such as www.example.com or *.example.com"))
+      .array(
+        z
+          .string()
+          .max(255)
+          .refine(isDnsName, "must be a DNS name in lower case, such as www.example.com or *.example.com"),
+      )
       .min(1)
       .max(MAX_NAMES)
       .refine((names) => new Set(names).size === names.length, "must not name a DNS name twice")
@@ -239,9 +267,12 @@ export const revokeRequestOf = ({ authorityId: id, reason }: z.output<typeof Rev
 });
 export const RevokedCertificate = z
   .object({
-    revoked: z.literal(true),
+    revoked: z.literal(true).meta({ description: "Always true: a failed revocation is a problem." }),
     version: z.string(),
-    serialNumber: z.string().meta({ description: "Serial number, hexadecimal." }),
+    serialNumber: z.string().meta({
+      description: "Serial number, hexadecimal.",
+      example: "04a1b2c3d4e5f60718293a4b5c6d7e8f9012",
+    }),
   })
   .meta({ id: "RevokedCertificate" });
 
@@ -281,13 +312,16 @@ export const RenewalPolicy = z
     authorityId: z
       .string()
       .nullable()
-      .meta({ description: "Authority that issues new versions. Null: the vault's policy." }),
+      .meta({
+        description: "Authority that issues new versions. Null: the vault's policy.",
+        example: EXAMPLE_AUTHORITY,
+      }),
     automatic: z.boolean().meta({ description: "Whether the service renews the certificate when it is due." }),
     trigger,
     lifetimeShare,
-    keyType: z.enum(CERTIFICATE_KEY_TYPES),
+    keyType: z.enum(CERTIFICATE_KEY_TYPES).meta({ description: "Type of the key." }),
     keySize: z.int().nullable().meta({ description: "Size of an RSA key in bits." }),
-    keyCurve: z.enum(KEY_CURVES).nullable(),
+    keyCurve: z.enum(KEY_CURVES).nullable().meta({ description: "Curve of an EC key." }),
     reuseKey: z.boolean().meta({ description: "Whether a new version keeps the private key." }),
     updatedAt: instant,
     updatedBy: z.string(),
@@ -328,7 +362,10 @@ export const CertificateRenewal = z
       description: "`acme`: an authority issues the version. `vaultPolicy`: the vault creates it by its own policy.",
     }),
     automatic: z.boolean().meta({ description: "Whether the service started the renewal by its policy." }),
-    authorityId: z.string().nullable().meta({ description: "Authority that issues the version." }),
+    authorityId: z.string().nullable().meta({
+      description: "Authority that issues the version.",
+      example: EXAMPLE_AUTHORITY,
+    }),
     dnsNames: z.array(z.string()).meta({ description: "DNS names of the version.", example: ["www.acme.example"] }),
     status: z.enum(RENEWAL_STATUSES).meta({
       description:
@@ -338,7 +375,9 @@ export const CertificateRenewal = z
       .array(
         z.object({
           name: z.enum(STEPS).meta({ description: "Name of the step." }),
-          status: z.enum(["waiting", "running", "done", "failed", "skipped"]),
+          status: z
+            .enum(["waiting", "running", "done", "failed", "skipped"])
+            .meta({ description: "State of the step. `skipped`: an earlier step failed." }),
           startedAt: instant.nullable(),
           finishedAt: instant.nullable(),
           failure: Failure.nullable().meta({ description: "Last failure of the step." }),
@@ -350,18 +389,35 @@ export const CertificateRenewal = z
       .array(
         z.object({
           domain: z.string().meta({ description: "Name that the authority validates.", example: "www.acme.example" }),
-          zoneId: z.string().meta({ description: "Resource ID of the DNS zone." }),
+          zoneId: z.string().meta({
+            description: "Resource ID of the DNS zone.",
+            example:
+              "/subscriptions/9a3b1c52-6a0e-4c7d-9b57-0d3d3a1f2e4b/resourceGroups/rg-dns/providers/Microsoft.Network/dnszones/acme.example",
+          }),
           recordName: z.string().meta({ description: "TXT record in the zone.", example: "_acme-challenge.www" }),
         }),
       )
       .meta({ description: "Records that the renewal writes, and removes at its end." }),
     missing: z.array(z.string()).meta({
       description: "For a plan: what keeps the renewal from starting, as sentences. Otherwise empty.",
+      example: ["No zone of ACME_DNS_ZONE_IDS contains the record of www.acme.example."],
     }),
-    orderUrl: z.string().nullable().meta({ description: "Address of the order at the authority." }),
-    previousVersion: z.string().nullable().meta({ description: "Version before the renewal." }),
-    version: z.string().nullable().meta({ description: "New version. Null until the vault has it." }),
-    serialNumber: z.string().nullable().meta({ description: "Serial number of the new version, hexadecimal." }),
+    orderUrl: z.string().nullable().meta({
+      description: "Address of the order at the authority.",
+      example: "https://acme-v02.api.letsencrypt.org/acme/order/1234567/7654321",
+    }),
+    previousVersion: z.string().nullable().meta({
+      description: "Version before the renewal.",
+      example: "4d1f0c2b8a9e4f6d9c3b7a5e2f1d0c8b",
+    }),
+    version: z.string().nullable().meta({
+      description: "New version. Null until the vault has it.",
+      example: "9b2e7f4a1c3d4e5f8a6b0c9d7e2f1a3b",
+    }),
+    serialNumber: z.string().nullable().meta({
+      description: "Serial number of the new version, hexadecimal.",
+      example: "04a1b2c3d4e5f60718293a4b5c6d7e8f9012",
+    }),
     expiresOn: instant.nullable(),
     createdAt: instant,
     requestedBy: z.string(),

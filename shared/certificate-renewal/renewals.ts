@@ -365,7 +365,7 @@ export function createRenewals(
         if (started >= MAX_STARTS) return;
         if ((await rows.unfinishedOf(policy.assetId)) !== undefined) continue;
         const found = await inventory.assets.get(policy.assetId, await inventory.moment());
-        if (!found || !found.asset.enabled || !(await isDue(policy, found.asset))) continue;
+        if (!found?.asset.enabled || !(await isDue(policy, found.asset))) continue;
         try {
           const plan = await planRenewal(policy.assetId, caller, true);
           if (plan.missing.length > 0) {

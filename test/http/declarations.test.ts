@@ -116,13 +116,19 @@ test("function names are unique and valid on the platform", () => {
   for (const name of names) expect(name).toMatch(/^[a-z][a-z0-9_-]{0,127}$/);
 });
 
-/** Returns whether one path can match both routes. A segment with a parameter is taken to match any segment. */
+/**
+ * Returns whether one path can match both routes. A segment with a parameter is taken to match any segment, but an asset ID contains
+ * dots, so it matches no fixed segment without a dot.
+ */
 function overlap(firstRoute: string, secondRoute: string): boolean {
   const [first, second] = [firstRoute, secondRoute].map((route) => route.toLowerCase().split("/"));
+  const matches = (parameter: string, other: string) =>
+    parameter.includes("{") && !(parameter === "{asset_id}" && !/[{.]/.test(other));
   return (
     first!.length === second!.length &&
-    first!.every(
-      (segment, index) => segment === second![index] || segment.includes("{") || second![index]!.includes("{"),
-    )
+    first!.every((segment, index) => {
+      const other = second![index]!;
+      return segment === other || matches(segment, other) || matches(other, segment);
+    })
   );
 }
