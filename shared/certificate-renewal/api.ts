@@ -7,6 +7,7 @@ import { singleLine } from "../platform/http/single-line.ts";
 import type { Row } from "../platform/storage/entity.ts";
 import type { AuthorityChange, AuthorityTest as TestResult } from "./authorities.ts";
 import { type AuthorityRecord, DEFAULT_BUDGET } from "./authority.ts";
+import type { PolicyChange } from "./policies.ts";
 import {
   DEFAULT_LIFETIME_SHARE,
   type KeySpec,
@@ -14,7 +15,7 @@ import {
   RENEWAL_TRIGGERS,
 } from "./policy.ts";
 import { METHODS, RENEWAL_STATUSES, type RenewalRecord, STEPS } from "./renewal.ts";
-import type { IssueRequest, PolicyChange, RenewalPlan } from "./renewals.ts";
+import type { IssueRequest, RenewalPlan } from "./renewals.ts";
 
 /** API schemas of certificate authorities and renewals, and the views of their records. */
 
@@ -309,13 +310,10 @@ export const policyChangeOf = (body: z.output<typeof RenewalPolicyChange>): Poli
 export const RenewalPolicy = z
   .object({
     assetId: z.string(),
-    authorityId: z
-      .string()
-      .nullable()
-      .meta({
-        description: "Authority that issues new versions. Null: the vault's policy.",
-        example: EXAMPLE_AUTHORITY,
-      }),
+    authorityId: z.string().nullable().meta({
+      description: "Authority that issues new versions. Null: the vault's policy.",
+      example: EXAMPLE_AUTHORITY,
+    }),
     automatic: z.boolean().meta({ description: "Whether the service renews the certificate when it is due." }),
     trigger,
     lifetimeShare,

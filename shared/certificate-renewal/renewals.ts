@@ -1,7 +1,6 @@
-import { createHash, X509Certificate } from "node:crypto";
+import { X509Certificate } from "node:crypto";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
-import { certificateIdOf, NoRenewalInformation } from "../certificates/renewal-information.ts";
 import { type AssetRecord, assetId, fingerprint, locationsOf } from "../inventory/asset.ts";
 import type { Inventory } from "../inventory/inventory.ts";
 import { VAULTS, Vaults, vaultKey } from "../inventory/vault.ts";
@@ -9,7 +8,6 @@ import { CloudFailure } from "../platform/azure/failure.ts";
 import { isServiceVault } from "../platform/azure/service-key-vault.ts";
 import type { VaultCertificate } from "../platform/azure/vault-certificates.ts";
 import type { Config } from "../platform/config/config.ts";
-import { conditionalWrite, requireMatch } from "../platform/http/conditional-requests.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import { filteredPage } from "../platform/http/filtered-page.ts";
 import type { Page, PageRequest } from "../platform/http/paging.ts";
@@ -23,18 +21,11 @@ import { isUlid } from "../platform/ulid.ts";
 import type { Settings } from "../settings/settings.ts";
 import { pemOf } from "./acme.ts";
 import { asProblem } from "./authorities.ts";
-import {
-  DEFAULT_KEY,
-  type KeySpec,
-  POLICIES,
-  Policies,
-  policyKey,
-  type RenewalPolicy,
-  SCHEDULES,
-  Schedules,
-} from "./policy.ts";
+import { createDueCheck } from "./due.ts";
+import { createRenewalPolicies, type RenewalPolicies } from "./policies.ts";
+import { DEFAULT_KEY, type KeySpec, POLICIES, Policies, policyKey, SCHEDULES, Schedules } from "./policy.ts";
 import { QUEUE, RENEWALS, type RenewalMessage, type RenewalRecord, Renewals, stepsOf } from "./renewal.ts";
-import { createRenewalRows, RECORD_PREFIX, UnfinishedRenewal } from "./rows.ts";
+import { createRenewalRows, RECORD_PREFIX, type RenewalRows, UnfinishedRenewal } from "./rows.ts";
 import { createStepRunner } from "./step-runner.ts";
 import type { StepDependencies } from "./steps.ts";
 
@@ -48,15 +39,6 @@ export interface IssueRequest {
   exportable: boolean;
 }
 
-/** What a user configures of a policy. */
-export interface PolicyChange {
-  authorityId: string | null;
-  automatic: boolean;
-  trigger: RenewalPolicy["trigger"];
-  lifetimeShare: number;
-  key: KeySpec;
-}
-
 /** What a renewal would do. Nothing was changed. */
 export interface RenewalPlan {
   record: Omit<RenewalRecord, "writeId">;
@@ -67,7 +49,7 @@ export interface RenewalPlan {
 }
 
 /** Issues, renews and revokes certificates. */
-export interface CertificateRenewals {
+export interface CertificateRenewals extends RenewalPolicies {
   /** @throws {Problem} notFound, invalidRequest, conflict, serviceVault, unavailable */
   planIssue(request: IssueRequest, caller: Caller): Promise<RenewalPlan>;
   planRenewal(id: string, caller: Caller): Promise<RenewalPlan>;
@@ -76,10 +58,6 @@ export interface CertificateRenewals {
   list(id: string | undefined, request: PageRequest): Promise<Page<Row<RenewalRecord>>>;
   /** @throws {Problem} notFound */
   get(runId: string): Promise<Row<RenewalRecord>>;
-  /** @throws {Problem} notFound */
-  policyOf(id: string): Promise<Row<RenewalPolicy>>;
-  setPolicy(id: string, change: PolicyChange, ifMatch: string | undefined, caller: Caller): Promise<Row<RenewalPolicy>>;
-  removePolicy(id: string, caller: Caller): Promise<void>;
   /** Revokes the current version at its authority. @throws {Problem} notFound, conflict, unavailable */
   revoke(
     id: string,
@@ -109,10 +87,12 @@ export function createRenewals(
   },
 ): CertificateRenewals {
   const { tables, audit, config, queues, settings, inventory, authorities, budgets, challenges, vaults } = deps;
-  const { clock, randomness, log, renewalInformation } = deps;
+  const { clock, randomness, log } = deps;
   const rows = createRenewalRows({ tables, clock, randomness });
   const runner = createStepRunner({ ...deps, rows, queues, ended: recordEnd });
   const nowSeconds = (): number => Math.floor(clock.now().getTime() / SECOND_MS);
+  const isDue = createDueCheck(deps);
+  const policies = createRenewalPolicies({ tables, audit, authorities, clock, certificateOf });
 
   /** Writes the audit entry of the end, and delays the next automatic attempt after a failure. */
   async function recordEnd(record: RenewalRecord): Promise<void> {
@@ -189,27 +169,6 @@ export function createRenewals(
     return { record, missing, records };
   }
 
-  function newRecord(
-    fields: Pick<RenewalRecord, "assetId" | "vaultName" | "vaultId" | "certificate" | "kind" | "method" | "automatic"> &
-      Pick<RenewalRecord, "dnsNames" | "exportable" | "tags"> &
-      Partial<RenewalRecord>,
-    caller: Caller,
-  ): Omit<RenewalRecord, "writeId"> {
-    const at = clock.now();
-    return {
-      ...fields,
-      runId: randomness.ulid(at),
-      status: "running",
-      steps: stepsOf(fields.method),
-      challenges: [],
-      failures: 0,
-      dueAt: at.toISOString(),
-      createdAt: at.toISOString(),
-      requestedBy: caller.actor,
-      requestId: caller.requestId,
-    };
-  }
-
   async function planIssue(request: IssueRequest, caller: Caller): Promise<RenewalPlan> {
     const { vaultName, certificate, dnsNames, authorityId, key, exportable } = request;
     requireForeignVault(vaultName);
@@ -221,6 +180,7 @@ export function createRenewals(
     const { profile, preferredChain } = authority;
     return await completePlan(
       newRecord(
+        deps,
         {
           assetId: assetId({ vaultName: vault.name, type: "certificate", name: certificate }),
           vaultName: vault.name,
@@ -258,6 +218,7 @@ export function createRenewals(
       );
     const { profile, preferredChain } = authority ?? {};
     const plan = newRecord(
+      deps,
       {
         assetId: assetId(asset),
         vaultName: asset.vaultName,
@@ -303,87 +264,6 @@ export function createRenewals(
     return row;
   }
 
-  /** Returns the window in which a certificate is renewed, from its authority or from its lifetime. Unix seconds. */
-  async function windowOf(
-    policy: RenewalPolicy,
-    asset: AssetRecord,
-  ): Promise<{ windowStart: number; windowEnd: number; checkAgainAt: number } | undefined> {
-    const from = asset.certificate?.notBefore ?? asset.notBefore;
-    const until = asset.certificate?.notAfter ?? asset.expiresOn;
-    if (from === undefined || until === undefined || until <= from) return undefined;
-    const atShare = (share: number) => from + Math.floor(((until - from) * share) / 100);
-    // A tenth of the lifetime, so that renewals of certificates that were issued together are spread.
-    const byLifetime = {
-      windowStart: atShare(policy.lifetimeShare),
-      windowEnd: atShare(Math.min(95, policy.lifetimeShare + 10)),
-      checkAgainAt: nowSeconds() + 6 * HOUR_SECONDS,
-    };
-    const certificateId = certificateIdOf(asset.certificate);
-    if (policy.trigger !== "renewalInformation" || policy.authorityId === undefined || !certificateId)
-      return byLifetime;
-    try {
-      const { directoryUrl } = await authorities.get(policy.authorityId);
-      const { windowStart, windowEnd, retryAfter } = await renewalInformation.windowOf(directoryUrl, certificateId);
-      return { windowStart, windowEnd: Math.max(windowStart, windowEnd), checkAgainAt: retryAfter };
-    } catch (error) {
-      if (!(error instanceof NoRenewalInformation)) throw error;
-      return { ...byLifetime, checkAgainAt: Math.max(error.retryAfter, nowSeconds() + HOUR_SECONDS) };
-    }
-  }
-
-  /** Returns whether the certificate of a policy is due. Asks the authority when the stored window is old. */
-  async function isDue(policy: RenewalPolicy, asset: AssetRecord): Promise<boolean> {
-    const now = nowSeconds();
-    const key = policyKey(policy.assetId);
-    const stored = await tables.get(Schedules, SCHEDULES, key);
-    const version = asset.version ?? asset.thumbprint ?? "";
-    const isCurrent = stored?.version === version;
-    const window = isCurrent && stored.checkAgainAt > now ? stored : await windowOf(policy, asset);
-    if (window === undefined) return false;
-    const schedule = {
-      assetId: policy.assetId,
-      version,
-      windowStart: window.windowStart,
-      windowEnd: window.windowEnd,
-      checkAgainAt: window.checkAgainAt,
-      failures: isCurrent ? stored.failures : 0,
-      notBefore: isCurrent ? stored.notBefore : 0,
-    };
-    if (JSON.stringify(schedule) !== JSON.stringify(stored && withoutKeys(stored)))
-      await tables.put(Schedules, SCHEDULES, key, schedule);
-    if (now < schedule.notBefore) return false;
-    // The same time for the same version in each run of the timer: RFC 9773, section 4.2 asks for a random time in the window.
-    const share = Number.parseInt(fingerprintHex(`${policy.assetId} ${version}`).slice(0, 8), 16) / 0x1_0000_0000;
-    return now >= schedule.windowStart + share * (schedule.windowEnd - schedule.windowStart);
-  }
-
-  async function startDue(caller: Caller): Promise<void> {
-    let started = 0;
-    const range = { partitionKey: POLICIES, onCorrupt: "leaveOut" as const };
-    for await (const policies of tables.pages(Policies, range)) {
-      for (const policy of policies.filter(({ automatic }) => automatic)) {
-        if (started >= MAX_STARTS) return;
-        if ((await rows.unfinishedOf(policy.assetId)) !== undefined) continue;
-        const found = await inventory.assets.get(policy.assetId, await inventory.moment());
-        if (!found?.asset.enabled || !(await isDue(policy, found.asset))) continue;
-        try {
-          const plan = await planRenewal(policy.assetId, caller, true);
-          if (plan.missing.length > 0) {
-            log.warn("A due renewal can't start", { assetId: policy.assetId, missing: plan.missing.join(" ") });
-            continue;
-          }
-          await start(plan, caller);
-          started++;
-        } catch (error) {
-          // The certificate, its vault or its authority can't be used now. The other certificates are renewed.
-          if (!(error instanceof Problem || error instanceof StorageCorrupt || error instanceof CloudFailure))
-            throw error;
-          log.warn("A due renewal can't start", { assetId: policy.assetId, reason: error.message });
-        }
-      }
-    }
-  }
-
   return {
     planIssue,
     planRenewal: (id, caller) => planRenewal(id, caller),
@@ -406,66 +286,7 @@ export function createRenewals(
       });
     },
 
-    async policyOf(id) {
-      const policy = await tables.get(Policies, POLICIES, policyKey(id));
-      if (policy === undefined) throw notFound(`The renewal policy of ${id.slice(0, 300)}`);
-      return policy;
-    },
-
-    async setPolicy(id, change, ifMatch, caller) {
-      const asset = await certificateOf(id);
-      if (change.authorityId !== null) await authorities.get(change.authorityId);
-      let before: Row<RenewalPolicy> | undefined;
-      try {
-        before = await tables.get(Policies, POLICIES, policyKey(id));
-      } catch (error) {
-        // Saving the policy again is how an administrator repairs a changed row.
-        if (!(error instanceof StorageCorrupt)) throw error;
-        await tables.remove(Policies, POLICIES, policyKey(id));
-      }
-      if (before) requireMatch(before.etag, ifMatch, "The renewal policy");
-      const { authorityId, ...rest } = change;
-      const policy: RenewalPolicy = {
-        assetId: assetId(asset),
-        vaultName: asset.vaultName,
-        vaultId: asset.vaultId,
-        certificate: asset.name,
-        ...(authorityId !== null && { authorityId: authorityId.toUpperCase() }),
-        ...rest,
-        updatedAt: clock.now().toISOString(),
-        updatedBy: caller.actor,
-      };
-      const event = {
-        type: "certificatePolicy.changed",
-        caller,
-        target: { type: "asset", id: policy.assetId },
-        ...(before && { before: withoutKeys(before) }),
-        after: { ...policy },
-      };
-      return await audited(audit, event, () =>
-        conditionalWrite(
-          before
-            ? tables.replace(Policies, { ...before, ...policy, authorityId: policy.authorityId })
-            : tables.insert(Policies, POLICIES, policyKey(id), policy),
-          ifMatch,
-          "The renewal policy",
-        ),
-      );
-    },
-
-    async removePolicy(id, caller) {
-      let exists = false;
-      const onCorrupt = () => {
-        exists = true;
-      };
-      if (await tables.get(Policies, POLICIES, policyKey(id), { onCorrupt })) exists = true;
-      if (!exists) throw notFound(`The renewal policy of ${id.slice(0, 300)}`);
-      const target = { type: "asset", id: id.toLowerCase() };
-      await audited(audit, { type: "certificatePolicy.removed", caller, target }, async () => {
-        await tables.remove(Schedules, SCHEDULES, policyKey(id));
-        await tables.remove(Policies, POLICIES, policyKey(id));
-      });
-    },
+    ...policies,
 
     async revoke(id, { authorityId, reason }, caller) {
       const asset = await certificateOf(id);
@@ -493,7 +314,7 @@ export function createRenewals(
       const caller: Caller = { actor: "system", requestId };
       for await (const runIds of rows.listOverdue())
         for (const runId of runIds) await queues.send(QUEUE, { runId } satisfies RenewalMessage);
-      if (await deps.licensed()) await startDue(caller);
+      if (await deps.licensed()) await startDue({ tables, log, inventory, rows, isDue, planRenewal, start }, caller);
       const { rotationRetentionDays } = await settings.values();
       await rows.deleteEnded(new Date(clock.now().getTime() - rotationRetentionDays * DAY_MS));
       await authorities.cleanUp(caller);
@@ -501,8 +322,68 @@ export function createRenewals(
   };
 }
 
-const fingerprintHex = (text: string): string => createHash("sha256").update(text).digest("hex");
 const serialOf = (der: Buffer): string => new X509Certificate(der).serialNumber.toLowerCase();
+
+/** Returns the record of a renewal that has not started. */
+function newRecord(
+  { clock, randomness }: Pick<StepDependencies, "clock" | "randomness">,
+  fields: Pick<RenewalRecord, "assetId" | "vaultName" | "vaultId" | "certificate" | "kind" | "method" | "automatic"> &
+    Pick<RenewalRecord, "dnsNames" | "exportable" | "tags"> &
+    Partial<RenewalRecord>,
+  caller: Caller,
+): Omit<RenewalRecord, "writeId"> {
+  const at = clock.now();
+  return {
+    ...fields,
+    runId: randomness.ulid(at),
+    status: "running",
+    steps: stepsOf(fields.method),
+    challenges: [],
+    failures: 0,
+    dueAt: at.toISOString(),
+    createdAt: at.toISOString(),
+    requestedBy: caller.actor,
+    requestId: caller.requestId,
+  };
+}
+
+/** Starts the due renewals of the policies that are automatic. */
+async function startDue(
+  deps: Pick<StepDependencies, "tables" | "log"> & {
+    inventory: Pick<Inventory, "assets" | "moment">;
+    rows: Pick<RenewalRows, "unfinishedOf">;
+    isDue: ReturnType<typeof createDueCheck>;
+    planRenewal: (id: string, caller: Caller, automatic: boolean) => Promise<RenewalPlan>;
+    start: CertificateRenewals["start"];
+  },
+  caller: Caller,
+): Promise<void> {
+  const { tables, log, inventory, rows, isDue, planRenewal, start } = deps;
+  let started = 0;
+  const range = { partitionKey: POLICIES, onCorrupt: "leaveOut" as const };
+  for await (const policies of tables.pages(Policies, range)) {
+    for (const policy of policies.filter(({ automatic }) => automatic)) {
+      if (started >= MAX_STARTS) return;
+      if ((await rows.unfinishedOf(policy.assetId)) !== undefined) continue;
+      const found = await inventory.assets.get(policy.assetId, await inventory.moment());
+      if (!found?.asset.enabled || !(await isDue(policy, found.asset))) continue;
+      try {
+        const plan = await planRenewal(policy.assetId, caller, true);
+        if (plan.missing.length > 0) {
+          log.warn("A due renewal can't start", { assetId: policy.assetId, missing: plan.missing.join(" ") });
+          continue;
+        }
+        await start(plan, caller);
+        started++;
+      } catch (error) {
+        // The certificate, its vault or its authority can't be used now. The other certificates are renewed.
+        if (!(error instanceof Problem || error instanceof StorageCorrupt || error instanceof CloudFailure))
+          throw error;
+        log.warn("A due renewal can't start", { assetId: policy.assetId, reason: error.message });
+      }
+    }
+  }
+}
 
 /** Returns the names of a new version: those of the policy in the vault, or else those of the current version. */
 function namesOf({ dnsNames }: VaultCertificate, { subjectAlternativeNames = [] }: AssetRecord): string[] {
