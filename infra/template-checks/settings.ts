@@ -47,6 +47,10 @@ const LOCAL_SETTINGS = new Set([
  */
 const SAMPLES: [placeholder: RegExp, sample: string][] = [
   [
+    /acme_dns_zone_ids/,
+    "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-dns/providers/Microsoft.Network/dnsZones/sample.example",
+  ],
+  [
     /^\{(identity\.client_id|tenant_id|watched_subscription_ids|entra_api_client_id|deployer_object_id\} is given \?.*)\}$/,
     "00000000-0000-4000-8000-000000000000",
   ],

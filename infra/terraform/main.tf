@@ -98,7 +98,7 @@ module "certificate_dns_zones" {
   source   = "./certificate-dns-zone"
   for_each = toset(var.acme_dns_zone_ids)
 
-  scope        = each.value
+  zone_id      = each.value
   principal_id = azurerm_user_assigned_identity.identity.principal_id
 }
 
@@ -106,6 +106,6 @@ module "certificate_vaults" {
   source   = "./certificate-vault"
   for_each = toset(var.certificate_vault_ids)
 
-  scope        = each.value
+  vault_id     = each.value
   principal_id = azurerm_user_assigned_identity.identity.principal_id
 }

@@ -197,7 +197,7 @@ variable "acme_dns_zone_ids" {
   default     = []
 
   validation {
-    condition     = alltrue([for id in var.acme_dns_zone_ids : can(regex("^/subscriptions/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/resourceGroups/[^/]+/providers/Microsoft.Network/dnszones/[^/]+$", id))])
+    condition     = alltrue([for id in var.acme_dns_zone_ids : can(regex("(?i)^/subscriptions/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/resourceGroups/[^/]+/providers/Microsoft.Network/dnszones/[^/]+$", id))])
     error_message = "acme_dns_zone_ids must hold ids of DNS zones."
   }
 }

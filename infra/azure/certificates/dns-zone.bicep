@@ -8,14 +8,14 @@ param principalId string
 @description('Name of the DNS zone in this resource group.')
 param name string
 
-resource zone 'Microsoft.Network/dnsZones@2018-05-01' existing = {
+resource target 'Microsoft.Network/dnsZones@2018-05-01' existing = {
   name: name
 }
 
 // Permits changing every record of the zone. No built-in role permits TXT records only.
 resource dnsZoneRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
-  scope: zone
-  name: guid(zone.id, principalId, 'DNS Zone Contributor')
+  scope: target
+  name: guid(target.id, principalId, 'DNS Zone Contributor')
   properties: {
     roleDefinitionId: subscriptionResourceId(
       'Microsoft.Authorization/roleDefinitions',

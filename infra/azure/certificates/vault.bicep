@@ -8,14 +8,14 @@ param principalId string
 @description('Name of the key vault in this resource group.')
 param name string
 
-resource vault 'Microsoft.KeyVault/vaults@2026-02-01' existing = {
+resource target 'Microsoft.KeyVault/vaults@2026-02-01' existing = {
   name: name
 }
 
 // Permits creating, changing and deleting certificates of the vault. It does not permit reading their private keys.
 resource certificatesOfficerRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
-  scope: vault
-  name: guid(vault.id, principalId, 'Key Vault Certificates Officer')
+  scope: target
+  name: guid(target.id, principalId, 'Key Vault Certificates Officer')
   properties: {
     roleDefinitionId: subscriptionResourceId(
       'Microsoft.Authorization/roleDefinitions',

@@ -3,7 +3,7 @@
 
 # Permits changing every record of the zone. No built-in role permits TXT records only.
 resource "azurerm_role_assignment" "dns_zone_role" {
-  scope                = var.scope
+  scope                = var.zone_id
   role_definition_name = "DNS Zone Contributor"
   principal_id         = var.principal_id
   principal_type       = "ServicePrincipal"

@@ -1,10 +1,10 @@
-variable "scope" {
+variable "zone_id" {
   description = "Id of the DNS zone."
   type        = string
 
   validation {
-    condition     = can(regex("(?i)/providers/Microsoft.Network/dnszones/[^/]+$", var.scope))
-    error_message = "scope must be the id of a DNS zone."
+    condition     = can(regex("(?i)/providers/Microsoft.Network/dnszones/[^/]+$", var.zone_id))
+    error_message = "zone_id must be the id of a DNS zone."
   }
 }
 

@@ -3,7 +3,7 @@
 
 # Permits creating, changing and deleting certificates of the vault. It does not permit reading their private keys.
 resource "azurerm_role_assignment" "certificates_officer_role" {
-  scope                = var.scope
+  scope                = var.vault_id
   role_definition_name = "Key Vault Certificates Officer"
   principal_id         = var.principal_id
   principal_type       = "ServicePrincipal"

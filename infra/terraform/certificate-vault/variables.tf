@@ -1,10 +1,10 @@
-variable "scope" {
+variable "vault_id" {
   description = "Id of the key vault."
   type        = string
 
   validation {
-    condition     = can(regex("(?i)/providers/Microsoft.KeyVault/vaults/[^/]+$", var.scope))
-    error_message = "scope must be the id of a key vault."
+    condition     = can(regex("(?i)/providers/Microsoft.KeyVault/vaults/[^/]+$", var.vault_id))
+    error_message = "vault_id must be the id of a key vault."
   }
 }
 
