@@ -38,6 +38,7 @@ import type { Providers } from "./providers/providers.ts";
 import type { LoggedRequest, RequestLog } from "./request-log.ts";
 import type { Tokens } from "./tokens.ts";
 import { current, type Version } from "./vaults/items.ts";
+import type { CertificatePolicyJson } from "./vaults/vault.ts";
 import type { ItemChange, VaultStore } from "./vaults/vault-store.ts";
 import type { ReceivedRequest, WebhookSinks } from "./webhook-sink.ts";
 
@@ -163,6 +164,17 @@ export class Control {
       pending: found?.certificateOperations.get(name.toLowerCase())?.status,
       serials: ders.map((der) => new X509Certificate(der).serialNumber),
     };
+  }
+
+  /** Returns the policy that a request, or the next function, set for a certificate. */
+  certificatePolicy(vault: string, name: string): CertificatePolicyJson | undefined {
+    return this.#parts.resources.vault(vault)?.collections.certificates.get(name)?.policy;
+  }
+
+  setCertificatePolicy(vault: string, name: string, policy: CertificatePolicyJson): void {
+    const { resources } = this.#parts;
+    const certificate = resources.vault(vault)!.collections.certificates.get(name)!;
+    resources.putItem(vault, "certificates", { ...certificate, policy });
   }
 
   /** Returns the number of requests by operation, with `total`. */

@@ -297,6 +297,10 @@ export const RenewalPolicyChange = z
     trigger: trigger.default("renewalInformation"),
     lifetimeShare: lifetimeShare.default(DEFAULT_LIFETIME_SHARE),
     ...keyMembers,
+    keyType: z.enum(CERTIFICATE_KEY_TYPES).nullable().default(null).meta({
+      description:
+        "Type of the key. Null: new versions have a key as the vault's policy says, and the other key members have no effect.",
+    }),
   })
   .meta({ id: "CertificateRenewalPolicyChange" });
 export const policyChangeOf = (body: z.output<typeof RenewalPolicyChange>): PolicyChange => ({
@@ -304,7 +308,7 @@ export const policyChangeOf = (body: z.output<typeof RenewalPolicyChange>): Poli
   automatic: body.automatic,
   trigger: body.trigger,
   lifetimeShare: body.lifetimeShare,
-  key: keySpecOf(body),
+  key: body.keyType === null ? undefined : keySpecOf({ ...body, keyType: body.keyType }),
 });
 
 export const RenewalPolicy = z
@@ -317,10 +321,16 @@ export const RenewalPolicy = z
     automatic: z.boolean().meta({ description: "Whether the service renews the certificate when it is due." }),
     trigger,
     lifetimeShare,
-    keyType: z.enum(CERTIFICATE_KEY_TYPES).meta({ description: "Type of the key." }),
+    keyType: z.enum(CERTIFICATE_KEY_TYPES).nullable().meta({
+      description: "Type of the key. Null: the vault's policy decides.",
+      example: "EC",
+    }),
     keySize: z.int().nullable().meta({ description: "Size of an RSA key in bits." }),
     keyCurve: z.enum(KEY_CURVES).nullable().meta({ description: "Curve of an EC key." }),
-    reuseKey: z.boolean().meta({ description: "Whether a new version keeps the private key." }),
+    reuseKey: z.boolean().nullable().meta({
+      description: "Whether a new version keeps the private key. Null: the vault's policy decides.",
+      example: false,
+    }),
     updatedAt: instant,
     updatedBy: z.string(),
     etag: z.string(),
@@ -332,10 +342,10 @@ export const renewalPolicyView = (row: Row<PolicyRecord>): z.output<typeof Renew
   automatic: row.automatic,
   trigger: row.trigger,
   lifetimeShare: row.lifetimeShare,
-  keyType: row.key.keyType,
-  keySize: row.key.keySize ?? null,
-  keyCurve: row.key.keyCurve ?? null,
-  reuseKey: row.key.reuseKey,
+  keyType: row.key?.keyType ?? null,
+  keySize: row.key?.keySize ?? null,
+  keyCurve: row.key?.keyCurve ?? null,
+  reuseKey: row.key?.reuseKey ?? null,
   updatedAt: row.updatedAt,
   updatedBy: row.updatedBy,
   etag: entityTag(row),

@@ -16,7 +16,8 @@ export interface PolicyChange {
   automatic: boolean;
   trigger: RenewalPolicy["trigger"];
   lifetimeShare: number;
-  key: KeySpec;
+  /** Undefined: as in the policy of the certificate in the vault. */
+  key?: KeySpec | undefined;
 }
 
 /** Policies by which certificates are renewed. */
@@ -76,7 +77,7 @@ export function createRenewalPolicies(deps: {
       return await audited(audit, event, () =>
         conditionalWrite(
           before
-            ? tables.replace(Policies, { ...before, ...policy, authorityId: policy.authorityId })
+            ? tables.replace(Policies, { ...before, ...policy, authorityId: policy.authorityId, key: policy.key })
             : tables.insert(Policies, POLICIES, policyKey(id), policy),
           ifMatch,
           "The renewal policy",

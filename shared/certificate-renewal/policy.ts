@@ -30,7 +30,8 @@ export const RenewalPolicy = z.object({
   trigger: z.enum(RENEWAL_TRIGGERS),
   /** Percent of the lifetime after which the certificate is renewed, also if the authority suggests no window. */
   lifetimeShare: z.int(),
-  key: KeySpec,
+  /** Absent: new versions have a key as in the policy of the certificate in the vault. */
+  key: KeySpec.optional(),
   updatedAt: z.string(),
   updatedBy: z.string(),
 });
@@ -65,4 +66,3 @@ export const Schedules = entity(
 export const SCHEDULES = "schedules";
 
 export const DEFAULT_LIFETIME_SHARE = 67;
-export const DEFAULT_KEY: KeySpec = { keyType: "RSA", keySize: 2048, reuseKey: false };

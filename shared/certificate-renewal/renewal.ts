@@ -87,6 +87,7 @@ export const RenewalRecord = z.object({
   preferredChain: z.string().optional(),
   /** Lower case. The first name is the subject. */
   dnsNames: z.array(z.string()),
+  /** Absent: as in the policy of the certificate in the vault. */
   key: KeySpec.optional(),
   exportable: z.boolean(),
   /** Tags of the current version, which the new version gets too. */
@@ -106,6 +107,8 @@ export const RenewalRecord = z.object({
   /** Time before the operation in the vault was started, and its ID, once it is known. */
   operationAt: z.string().optional(),
   operationId: z.string().optional(),
+  /** Policy of the certificate before the operation, which a rollback restores. Absent for a new certificate. */
+  earlierPolicy: z.record(z.string(), z.unknown()).optional(),
   /** The new version. */
   version: z.string().optional(),
   serialNumber: z.string().optional(),

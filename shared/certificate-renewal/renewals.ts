@@ -23,7 +23,7 @@ import { pemOf } from "./acme.ts";
 import { asProblem } from "./authorities.ts";
 import { createDueCheck } from "./due.ts";
 import { createRenewalPolicies, type RenewalPolicies } from "./policies.ts";
-import { DEFAULT_KEY, type KeySpec, POLICIES, Policies, policyKey, SCHEDULES, Schedules } from "./policy.ts";
+import { type KeySpec, POLICIES, Policies, policyKey, SCHEDULES, Schedules } from "./policy.ts";
 import { QUEUE, RENEWALS, type RenewalMessage, type RenewalRecord, Renewals, stepsOf } from "./renewal.ts";
 import { createRenewalRows, RECORD_PREFIX, type RenewalRows, UnfinishedRenewal } from "./rows.ts";
 import { createStepRunner } from "./step-runner.ts";
@@ -227,7 +227,7 @@ export function createRenewals(
         kind: "renew",
         method: authority ? "acme" : "vaultPolicy",
         automatic,
-        ...(authority && { authorityId: authority.authorityId, key: policy?.key ?? DEFAULT_KEY }),
+        ...(authority && { authorityId: authority.authorityId, key: policy?.key }),
         ...(profile !== undefined && { profile }),
         ...(preferredChain !== undefined && { preferredChain }),
         dnsNames: namesOf(current, asset),

@@ -273,7 +273,8 @@ async function requestKey(context: StepContext): Promise<void> {
   const { record } = context;
   const vault = await vaultOf(context);
   const { certificate, dnsNames, key, exportable, tags } = record;
-  const start = () => vault.createRequest(certificate, { dnsNames, ...key!, exportable }, tags);
+  const start = () =>
+    vault.createRequest(certificate, { dnsNames, key, exportable }, tags, context.record.earlierPolicy);
   await startOperation(context, vault, "keyRequested", start, async ({ csr }) => {
     const names = csr && (await namesOfSigningRequest(csr));
     return names !== undefined && names.join() === [...dnsNames].sort().join();
@@ -302,8 +303,11 @@ async function startOperation(
   if (record.operationAt === undefined) {
     if (isUnfinished) throw otherOperation(certificate);
     const current = await vault.read(certificate);
+    // The operation of `acme` replaces the policy, so a rollback restores it.
+    const earlierPolicy = record.method === "acme" && current ? await vault.policy(certificate) : undefined;
     await context.save({
       operationAt: deps.clock.now().toISOString(),
+      ...(earlierPolicy && { earlierPolicy }),
       ...(current?.der && { previousVersion: current.version }),
     });
   } else if (isUnfinished) {
@@ -395,31 +399,36 @@ async function waitForIssue(context: StepContext): Promise<void> {
   );
 }
 
-/** Deletes the operation of this renewal, so that the vault is as before. */
+/** Deletes the operation of this renewal, and restores the policy of the certificate, so that the vault is as before. */
 async function cancelOperation(context: StepContext): Promise<void> {
   const { record } = context;
+  const { certificate, earlierPolicy } = record;
   if (record.operationAt === undefined) return;
   const vault = await vaultOf(context).catch((error: unknown) => {
     // The operation was deleted with its vault.
     if (error instanceof RenewalFailed) return undefined;
     throw error;
   });
-  const pending = await vault?.pending(record.certificate);
-  if (vault === undefined || pending === undefined) return;
-  const isOurs =
-    record.operationId === undefined
-      ? pending.csr !== undefined &&
-        (await namesOfSigningRequest(pending.csr)).join() === [...record.dnsNames].sort().join()
-      : pending.requestId === record.operationId;
-  if (!isOurs) return;
-  if (pending.status === "completed") {
-    const current = await vault.read(record.certificate);
-    if (!current?.der || current.version === record.previousVersion) return;
-    await context.save(issuedFacts(current.version, current.der));
-    throw new VersionCompleted();
+  if (vault === undefined) return;
+  const pending = await vault.pending(certificate);
+  if (pending !== undefined) {
+    // The policy is then that of the other operation.
+    if (!(await isOwnOperation(record, pending))) return;
+    if (pending.status === "completed") {
+      const current = await vault.read(certificate);
+      if (current?.der && current.version !== record.previousVersion) {
+        await context.save(issuedFacts(current.version, current.der));
+        throw new VersionCompleted();
+      }
+    } else await effect(context, "operationDeleted", { certificate }, () => vault.discardPending(certificate));
   }
-  const { certificate } = record;
-  await effect(context, "operationDeleted", { certificate }, () => vault.discardPending(certificate));
+  if (earlierPolicy !== undefined)
+    await effect(context, "policyRestored", { certificate }, () => vault.restorePolicy(certificate, earlierPolicy));
+}
+
+async function isOwnOperation(record: RenewalRecord, { requestId, csr }: PendingCertificate): Promise<boolean> {
+  if (record.operationId !== undefined) return requestId === record.operationId;
+  return csr !== undefined && (await namesOfSigningRequest(csr)).join() === [...record.dnsNames].sort().join();
 }
 
 async function cleanUp(context: StepContext): Promise<void> {

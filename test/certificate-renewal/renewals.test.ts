@@ -177,3 +177,40 @@ test("an authority that needs an external account binding accepts only the right
   expect(service.cloud.control.boundAuthority.server.accounts.length).toBe(1);
   expect((await service.admin("DELETE", `${BASE}/authorities/${id}`)).status).toBe(200);
 });
+
+test("a renewal keeps what the vault's policy says of the format and the use, and a failed one restores the policy", {
+  timeout: 180_000,
+}, async () => {
+  const { control } = service.cloud;
+  const earlier = {
+    key_props: { kty: "RSA", key_size: 3072, exportable: true, reuse_key: false },
+    secret_props: { contentType: "application/x-pem-file" },
+    x509_props: {
+      subject: "CN=api.acme.example, O=Acme",
+      sans: { dns_names: ["api.acme.example", "*.api.acme.example"] },
+      ekus: ["1.3.6.1.5.5.7.3.2"],
+      key_usage: ["digitalSignature"],
+      validity_months: 6,
+    },
+    issuer: { name: "DigiCert", cert_transparency: false },
+    lifetime_actions: [{ trigger: { lifetime_percentage: 70 }, action: { action_type: "AutoRenew" } }],
+  };
+  control.setCertificatePolicy(VAULT, "api", earlier);
+  // Without a key, new versions have that of the vault's policy.
+  expect((await service.admin("PUT", `${BASE}/${API}/policy`, { authorityId })).body.keyType).toBe(null);
+  control.addFault({ match: { operation: "keyvault.mergeCertificate" }, action: { kind: "deny" } });
+  const failed = await service.admin("POST", `${BASE}/${API}/renew`);
+  const renewal = await waitForEnd(service, failed.body.runId);
+  expect([renewal.status, renewal.failure.code]).toEqual(["failed", "accessDenied"]);
+  expect(control.requests({ operation: "keyvault.updateCertificatePolicy" }).length).toBe(1);
+  expect(control.certificatePolicy(VAULT, "api")).toMatchObject(earlier);
+
+  control.clearFaults();
+  const started = await service.admin("POST", `${BASE}/${API}/renew`);
+  expect((await waitForEnd(service, started.body.runId)).status).toBe("completed");
+  expect(control.certificatePolicy(VAULT, "api")).toMatchObject({
+    ...earlier,
+    issuer: { name: "Unknown" },
+    lifetime_actions: [{ trigger: { lifetime_percentage: 70 }, action: { action_type: "EmailContacts" } }],
+  });
+});

@@ -11,7 +11,6 @@ import * as b2c from "../../shared/b2c/tenant.ts";
 import { AUTHORITIES, AuthorityRows, DEFAULT_BUDGET } from "../../shared/certificate-renewal/authority.ts";
 import { BUDGETS, Budgets, budgetKey, PAUSES, Pauses } from "../../shared/certificate-renewal/budgets.ts";
 import {
-  DEFAULT_KEY,
   policyKey,
   POLICIES as RENEWAL_POLICIES,
   Policies as RenewalPolicies,
@@ -241,7 +240,7 @@ async function plantAutomation(tables: Tables, vaultName: string): Promise<void>
     automatic: false,
     trigger: "lifetimeShare",
     lifetimeShare: 67,
-    key: DEFAULT_KEY,
+    key: { keyType: "RSA", keySize: 2048, reuseKey: false },
     ...CHANGED,
   });
   await tables.put(Schedules, SCHEDULES, policyKey(certificate.assetId), {

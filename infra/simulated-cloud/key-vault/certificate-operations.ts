@@ -31,6 +31,8 @@ export function certificateOperationRoute(method: string, segments: readonly str
   });
   if (second === "create" && third === undefined && method === "POST")
     return route("createCertificate", "create", createCertificate);
+  if (second === "policy" && third === undefined && method === "PATCH")
+    return route("updateCertificatePolicy", "update", updatePolicy);
   if (second !== "pending") return undefined;
   if (third === "merge" && method === "POST") return route("mergeCertificate", "create", mergeCertificate);
   if (third !== undefined) return undefined;
@@ -110,6 +112,8 @@ function createCertificate(call: VaultCall): ServiceResponse {
     publicKey: publicKey.export({ type: "spki", format: "der" }),
   };
   vault.certificateOperations.set(name.toLowerCase(), operation);
+  // The policy counts at once, also if the operation never completes.
+  if (existing !== undefined) options.resources.putItem(vault.name, "certificates", { ...existing, policy });
   const issuer = policy.issuer!.name!;
   if (issuer !== "Unknown") {
     const now = options.resources.now();
@@ -129,6 +133,21 @@ function createCertificate(call: VaultCall): ServiceResponse {
     });
   }
   return { status: 202, body: operationJson(json, operation) };
+}
+
+/** Replaces the members of the policy that the body has. */
+function updatePolicy({ options, vault, json, request, name }: VaultCall): ServiceResponse {
+  const existing = vault.collections.certificates.get(name);
+  if (existing === undefined)
+    return missing("CertificateNotFound", `A certificate with (name/id) ${name} was not found in this key vault.`);
+  const body = jsonObject(request) as CertificatePolicyJson | undefined;
+  if (body === undefined) return badParameter("The request body is not a JSON object.");
+  const policy = { ...(json.policy(existing) as CertificatePolicyJson), ...body };
+  const problem = policyProblem(policy);
+  if (problem !== undefined) return badParameter(problem);
+  const updated = { ...existing, policy };
+  options.resources.putItem(vault.name, "certificates", updated);
+  return { status: 200, body: json.policy(updated) };
 }
 
 function policyProblem({ issuer, key_props: key = {}, x509_props: x509 = {} }: CertificatePolicyJson) {
@@ -233,6 +252,7 @@ function addVersion(
     versions: [...(existing?.versions ?? []), version],
     renewal: renewalOf(policy) ?? existing?.renewal ?? { action: "EmailContacts", percentage: 80 },
     exportable,
+    policy,
   } satisfies Certificate);
 }
 

@@ -118,8 +118,11 @@ export class KeyVaultJson {
     const version = current(certificate);
     const { type = "RSA", size, curve } = version.shape;
     const { action, percentage, daysBeforeExpiry } = certificate.renewal;
+    const id = `${this.#origin}/certificates/${certificate.name}/policy`;
+    const attributes = { enabled: true, created: version.created, updated: version.updated };
+    if (certificate.policy !== undefined) return { ...certificate.policy, id, attributes };
     return {
-      id: `${this.#origin}/certificates/${certificate.name}/policy`,
+      id,
       key_props: {
         exportable: certificate.exportable,
         kty: type,
@@ -145,7 +148,7 @@ export class KeyVaultJson {
         },
       ],
       issuer: { name: version.issuer, cert_transparency: false },
-      attributes: { enabled: true, created: version.created, updated: version.updated },
+      attributes,
     };
   }
 

@@ -193,7 +193,8 @@ export class VaultStore {
   setRenewal(vault: string, certificate: string, renewal: Certificate["renewal"]): boolean {
     const item = this.#existingVault(vault).collections.certificates.get(certificate);
     if (item === undefined) return false;
-    this.putItem(vault, "certificates", { ...item, renewal });
+    const { policy: _, ...rest } = item;
+    this.putItem(vault, "certificates", { ...rest, renewal });
     return true;
   }
 

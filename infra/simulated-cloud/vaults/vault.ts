@@ -40,7 +40,14 @@ export interface CertificateOperation {
 /** The members of a certificate's policy that operations use: https://learn.microsoft.com/rest/api/keyvault/certificates */
 export interface CertificatePolicyJson {
   key_props?: { kty?: string; key_size?: number; crv?: string; exportable?: boolean; reuse_key?: boolean };
-  x509_props?: { subject?: string; sans?: { dns_names?: string[] }; validity_months?: number };
+  secret_props?: { contentType?: string };
+  x509_props?: {
+    subject?: string;
+    sans?: { dns_names?: string[] };
+    validity_months?: number;
+    ekus?: string[];
+    key_usage?: string[];
+  };
   issuer?: { name?: string };
   lifetime_actions?: {
     trigger?: { lifetime_percentage?: number; days_before_expiry?: number };

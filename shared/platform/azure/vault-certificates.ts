@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from "node:util";
 import type {
   CertificateClient,
   CertificateOperation,
@@ -8,7 +9,7 @@ import { Problem } from "../http/problem.ts";
 import { systemRandomness } from "../runtime.ts";
 import { CALL_LIMITS, clientOptions, type Route } from "./calls.ts";
 import { malformedAnswer, unlessMissing } from "./failure.ts";
-import { type CloudServices, originOf, present } from "./key-vault.ts";
+import { type CloudServices, originOf } from "./key-vault.ts";
 import { keyVaultPace, type PacedVault } from "./key-vault-pace.ts";
 import { isServiceVault } from "./service-key-vault.ts";
 
@@ -25,13 +26,21 @@ export const KEY_CURVES = ["P-256", "P-384", "P-521"] as const;
 export interface CertificateSpec {
   /** At least one. The first name is also the subject. Lower case. */
   dnsNames: readonly string[];
-  keyType: (typeof CERTIFICATE_KEY_TYPES)[number];
-  keySize?: number | undefined;
-  keyCurve?: string | undefined;
-  /** Whether the new version keeps the private key of the current one. */
-  reuseKey: boolean;
+  /** Undefined: as in the policy of the certificate. */
+  key:
+    | {
+        keyType: (typeof CERTIFICATE_KEY_TYPES)[number];
+        keySize?: number | undefined;
+        keyCurve?: string | undefined;
+        /** Whether the new version keeps the private key of the current one. */
+        reuseKey: boolean;
+      }
+    | undefined;
   exportable: boolean;
 }
+
+/** The policy of a certificate, as JSON. It contains no secret. Only this file reads its members. */
+export type StoredPolicy = Record<string, unknown>;
 
 /** The current version of a certificate, and the policy for the next one. */
 export interface VaultCertificate {
@@ -64,13 +73,22 @@ export interface VaultCertificates {
   read(name: string): Promise<VaultCertificate | undefined>;
   /** Returns the last operation. Undefined if there is none. */
   pending(name: string): Promise<PendingCertificate | undefined>;
+  /** Returns the policy of the certificate. Undefined if the certificate does not exist. */
+  policy(name: string): Promise<StoredPolicy | undefined>;
+  /** Makes the policy of the certificate as it was. Does nothing if it is so, or if the certificate does not exist. */
+  restorePolicy(name: string, earlier: StoredPolicy): Promise<void>;
   /**
-   * Starts an operation that waits for a certificate of an authority that Key Vault does not know (issuer `Unknown`). Not retried
-   * if there is no response.
+   * Starts an operation that waits for a certificate of an authority that Key Vault does not know (issuer `Unknown`). The operation
+   * replaces the policy of the certificate by `earlier` with another issuer, names and key. Not retried if there is no response.
    *
    * @throws {CloudFailure} conflict while another operation is in progress.
    */
-  createRequest(name: string, spec: CertificateSpec, tags: Record<string, string>): Promise<PendingCertificate>;
+  createRequest(
+    name: string,
+    spec: CertificateSpec,
+    tags: Record<string, string>,
+    earlier: StoredPolicy | undefined,
+  ): Promise<PendingCertificate>;
   /** Starts an operation by the policy of the certificate. Not retried if there is no response. @throws {CloudFailure} conflict */
   createByPolicy(name: string, tags: Record<string, string>): Promise<PendingCertificate>;
   /** Completes the operation with an issued certificate, the leaf first. The version has the tags of the operation. Not retried if there is no response. */
@@ -91,6 +109,7 @@ export interface VaultCertificatesClients {
 const GRANT =
   "the role Key Vault Certificates Officer on this vault, or, where it uses access policies, get, list, create and update for certificates";
 const CERTIFICATE = /^\/certificates\/[0-9A-Za-z-]{1,127}\/?$/;
+const POLICY = /^\/certificates\/[0-9A-Za-z-]{1,127}\/policy$/;
 const OPERATION = /^\/certificates\/[0-9A-Za-z-]{1,127}\/(?:create|pending|pending\/merge)$/;
 /** Extended key usages of a server's certificate: https://oidref.com/1.3.6.1.5.5.7.3 */
 const SERVER_AUTHENTICATION = "1.3.6.1.5.5.7.3.1";
@@ -112,7 +131,7 @@ export function createVaultCertificates(services: CloudServices): VaultCertifica
         const { CertificateClient } = await import("@azure/keyvault-certificates");
         const target = { operation, resource, grant: GRANT };
         const route = (path: string): Route | undefined => {
-          if (CERTIFICATE.test(path)) return { target, answer: "parsedByClient" };
+          if (CERTIFICATE.test(path) || POLICY.test(path)) return { target, answer: "parsedByClient" };
           return OPERATION.test(path) ? { target, answer: "accepted" } : undefined;
         };
         const callLimits = { ...CALL_LIMITS, ...limits, ...(once && { unreachableTries: 1 }) };
@@ -148,6 +167,14 @@ export function createVaultCertificates(services: CloudServices): VaultCertifica
         return policy;
       }
 
+      /** Returns the policy without its times, so that the same policy is equal. */
+      async function storedPolicy(name: string): Promise<StoredPolicy | undefined> {
+        const found = await unlessMissing(readPolicy(name));
+        if (found === undefined) return undefined;
+        const { createdOn: _, updatedOn: __, ...policy } = found;
+        return JSON.parse(JSON.stringify(policy)) as StoredPolicy;
+      }
+
       async function pending(name: string): Promise<PendingCertificate | undefined> {
         const reading = await client("read a pending certificate");
         const poller = await unlessMissing(reading.getCertificateOperation(name));
@@ -162,8 +189,17 @@ export function createVaultCertificates(services: CloudServices): VaultCertifica
         },
 
         pending,
+        policy: storedPolicy,
 
-        createRequest: (name, spec, tags) => create(name, policyOf(spec), tags),
+        async restorePolicy(name, earlier) {
+          const current = await storedPolicy(name);
+          if (current === undefined || isDeepStrictEqual(current, earlier)) return;
+          const updating = await client("update the policy of a certificate");
+          await unlessMissing(updating.updateCertificatePolicy(name, earlier as unknown as CertificatePolicy));
+        },
+
+        createRequest: (name, spec, tags, earlier) =>
+          create(name, policyOf(spec, earlier as Partial<CertificatePolicy> | undefined), tags),
 
         async createByPolicy(name, tags) {
           return await create(name, await readPolicy(name), tags);
@@ -182,27 +218,47 @@ export function createVaultCertificates(services: CloudServices): VaultCertifica
   };
 }
 
-const policyOf = ({
-  dnsNames,
-  keyType,
-  keySize,
-  keyCurve,
-  reuseKey,
-  exportable,
-}: CertificateSpec): CertificatePolicy => ({
-  issuerName: "Unknown",
-  subject: `CN=${dnsNames[0]}`,
-  subjectAlternativeNames: { dnsNames: dnsNames as [string, ...string[]] },
-  keyType,
-  ...present({ keySize, keyCurveName: keyCurve }),
-  reuseKey,
-  exportable,
-  contentType: "application/x-pkcs12",
-  keyUsage: keyType === "RSA" ? ["digitalSignature", "keyEncipherment"] : ["digitalSignature"],
-  enhancedKeyUsage: [SERVER_AUTHENTICATION],
-  // This service renews the certificate. Key Vault can't renew certificates of unknown authorities.
-  lifetimeActions: [{ action: "EmailContacts", lifetimePercentage: 80 }],
-});
+/** Returns the policy for a version that another authority signs. Everything but issuer, names and key is as in the earlier policy. */
+function policyOf(
+  { dnsNames, key, exportable }: CertificateSpec,
+  earlier: Partial<CertificatePolicy> = {},
+): CertificatePolicy {
+  const { certificateType: _, certificateTransparency: __, ...kept } = earlier;
+  const { keyType = "RSA", keySize, keyCurve, reuseKey } = key ?? { ...earlier, keyCurve: earlier.keyCurveName };
+  const isRsa = keyType.startsWith("RSA");
+  const isSameType = earlier.keyType?.startsWith("RSA") === isRsa;
+  const usage = isRsa ? (["digitalSignature", "keyEncipherment"] as const) : (["digitalSignature"] as const);
+  return {
+    ...kept,
+    issuerName: "Unknown",
+    subject: subjectOf(earlier.subject, dnsNames),
+    subjectAlternativeNames: { dnsNames: dnsNames as [string, ...string[]] },
+    keyType,
+    keySize,
+    keyCurveName: keyCurve as CertificatePolicy["keyCurveName"],
+    reuseKey,
+    exportable,
+    contentType: earlier.contentType ?? "application/x-pkcs12",
+    keyUsage: (isSameType && earlier.keyUsage) || [...usage],
+    enhancedKeyUsage: earlier.enhancedKeyUsage ?? [SERVER_AUTHENTICATION],
+    // This service renews the certificate. Key Vault can't renew certificates of unknown authorities.
+    lifetimeActions: (earlier.lifetimeActions ?? [{ lifetimePercentage: 80 }]).map((action) => ({
+      ...action,
+      action: "EmailContacts" as const,
+    })),
+  };
+}
+
+/** Returns the earlier subject, unless its common name is none of the DNS names: an authority would reject the request. */
+function subjectOf(earlier: string | undefined, dnsNames: readonly string[]): string {
+  const commonName = /(?:^|,)\s*CN\s*=\s*([^,+]+)/i
+    .exec(earlier ?? "")?.[1]
+    ?.trim()
+    .toLowerCase();
+  return earlier !== undefined && commonName !== undefined && dnsNames.includes(commonName)
+    ? earlier
+    : `CN=${dnsNames[0]}`;
+}
 
 function certificateOf({ properties, cer, policy }: KeyVaultCertificateWithPolicy): VaultCertificate {
   const { issuerName = "Unknown", keyType, keySize, keyCurveName, exportable = true } = policy ?? {};
