@@ -101,7 +101,10 @@ export const RenewalRecord = z.object({
   orderUrl: z.string().optional(),
   /** Certificate that the order replaces (RFC 9773). */
   replaces: z.string().optional(),
+  /** Records that the authority looks for. */
   challenges: z.array(Challenge),
+  /** Records that an earlier attempt of `publish` may have written, and that the authority no longer looks for. */
+  earlierChallenges: z.array(Challenge).optional(),
   observedSince: z.string().optional(),
   validatedSince: z.string().optional(),
   /** Time before the operation in the vault was started, and its ID, once it is known. */

@@ -211,13 +211,24 @@ async function publishRecords(context: StepContext): Promise<void> {
     const value = await account.recordValueOf(challenge);
     challenges.push({ domain, zoneId: place.zone.id, recordName: place.recordName, value });
   }
-  // Before the records are written, so that the clean-up finds them after a crash.
-  await context.save({ challenges, observedSince: deps.clock.now().toISOString() });
+  // Before the records are written, so that the clean-up finds them after a crash. It also removes those of an earlier attempt.
+  const earlierChallenges = storedChallenges(record).filter(
+    (stored) => !challenges.some((challenge) => isSameRecord(stored, challenge)),
+  );
+  await context.save({ challenges, earlierChallenges, observedSince: deps.clock.now().toISOString() });
   const records = challenges.map(({ zoneId, recordName }) => `${zoneId}/TXT/${recordName}`);
   await effect(context, "recordsWritten", { records }, async () => {
     for (const challenge of challenges) await deps.challenges.publish(challenge);
   });
 }
+
+const storedChallenges = ({ challenges, earlierChallenges = [] }: RenewalRecord) => [
+  ...challenges,
+  ...earlierChallenges,
+];
+
+const isSameRecord = (a: Challenge, b: Challenge): boolean =>
+  a.zoneId === b.zoneId && a.recordName === b.recordName && a.value === b.value;
 
 async function observeRecords({ deps, record }: StepContext): Promise<void> {
   for (const challenge of record.challenges) {
@@ -433,10 +444,11 @@ async function isOwnOperation(record: RenewalRecord, { requestId, csr }: Pending
 
 async function cleanUp(context: StepContext): Promise<void> {
   const { deps, record } = context;
-  if (record.challenges.length > 0) {
-    const records = record.challenges.map(({ zoneId, recordName }) => `${zoneId}/TXT/${recordName}`);
+  const challenges = storedChallenges(record);
+  if (challenges.length > 0) {
+    const records = challenges.map(({ zoneId, recordName }) => `${zoneId}/TXT/${recordName}`);
     await effect(context, "recordsDeleted", { records }, async () => {
-      for (const challenge of record.challenges) {
+      for (const challenge of challenges) {
         await deps.challenges.remove(challenge).catch((error: unknown) => {
           // The zone was deleted, and its records with it.
           if (!(error instanceof CloudFailure) || error.code !== "notFound") throw error;
