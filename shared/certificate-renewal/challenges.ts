@@ -1,5 +1,6 @@
 import { type DnsZone, type DnsZones, zoneOf } from "../platform/azure/dns-zones.ts";
 import type { Config } from "../platform/config/config.ts";
+import { Problem } from "../platform/http/problem.ts";
 import type { NameServers } from "../platform/outgoing/name-servers.ts";
 import type { Challenge } from "./renewal.ts";
 
@@ -40,7 +41,8 @@ export function createChallenges(deps: {
   /** Returns the configured zone with this ID, so that a row can't lead to another one. */
   function requireZone(zoneId: string): DnsZone {
     const zone = configured.find(({ id }) => id.toLowerCase() === zoneId.toLowerCase());
-    if (zone === undefined) throw new Error(`ACME_DNS_ZONE_IDS no longer names the zone ${zoneId}.`);
+    if (zone === undefined)
+      throw new Problem("conflict", `ACME_DNS_ZONE_IDS no longer names the zone ${zoneId}. Its records can't be changed.`);
     return zone;
   }
 

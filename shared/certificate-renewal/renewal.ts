@@ -16,6 +16,7 @@ import { KeySpec } from "./policy.ts";
  * |---|---|---|
  * | `running` | its step is done | `running` with the next step; after `cleanUp`: `completed` |
  * | `running` | its step fails for good | `rollingBack` |
+ * | `running` | `cleanUp` fails | `running`: it is repeated |
  * | `rollingBack` | `cancel` finds that the vault has completed the version | `running` with `cleanUp` |
  * | `rollingBack` | `cleanUp` is done | `failed` |
  *

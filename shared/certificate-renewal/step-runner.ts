@@ -138,14 +138,15 @@ export function createStepRunner(
       await budgets.pause(authorityId, new Date(clock.now().getTime() + wait * SECOND_MS));
     const isTooLong = isRateLimit && (wait ?? 0) > LONGEST_RATE_LIMIT_SECONDS;
     const mayPass = isTransient(error) && !isTooLong && failures + 1 < MAX_FAILURES;
-    if (status === "running" && !mayPass)
+    // Once the vault has the version, nothing is rolled back: only records and the inventory are left.
+    if (status === "running" && !mayPass && name !== "cleanUp")
       return {
         working: undefined,
         failures: 0,
         ...startRollback(context.record, name, failure, clock.now()),
         dueAt: dueIn(0),
       };
-    // A rollback is repeated until it succeeds, so that no record and no operation stays.
+    // Rollback and clean-up are repeated, so that no record and no operation stays.
     const pause = Math.min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** Math.min(failures, MAX_FAILURES));
     return {
       working: undefined,

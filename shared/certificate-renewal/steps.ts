@@ -371,6 +371,7 @@ async function finalizeOrder(context: StepContext): Promise<void> {
 
 async function mergeCertificate(context: StepContext): Promise<void> {
   const { record } = context;
+  if (record.version !== undefined) return;
   const { certificate, preferredChain } = record;
   const account = await accountOf(context);
   const chain = derOfChain(await account.certificate(await readOrder(account, record), preferredChain));
@@ -394,6 +395,7 @@ function issuedFacts(version: string, der: Buffer): Partial<RenewalRecord> {
 /** Waits until the vault has the version: at once for self-signed certificates, later for those of connected authorities. */
 async function waitForIssue(context: StepContext): Promise<void> {
   const { record } = context;
+  if (record.version !== undefined) return;
   const vault = await vaultOf(context);
   const pending = await vault.pending(record.certificate);
   const current = await vault.read(record.certificate);
