@@ -224,14 +224,15 @@ const revokeCertificate = endpoint({
   name: "revokeCertificate",
   method: "POST",
   route: `${base}/{asset_id}/revoke`,
-  summary: "Revoke the current version of a certificate",
+  summary: "Revoke a version of a certificate",
   description:
-    "Asks the authority to revoke the certificate, which can't be undone. Only the account that ordered a certificate can revoke it. The version stays in the vault: renew the certificate first, and wait until the new version is served.",
+    "Asks the authority to revoke this version only, which can't be undone. Only the account that ordered it can revoke it. The version stays in the vault: to replace it, renew the certificate, wait until the new version is served, and then revoke the earlier one (`previousVersion` of the renewal).",
   tag,
   access: "admin",
   tier: "pro",
   params: CertificateParams,
   body: RevokeBody,
+  guarded: () => true,
   responds: { 200: RevokedCertificate },
   // The second revocation finds the certificate revoked.
   harmlessRepeat: true,

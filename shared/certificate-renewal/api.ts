@@ -258,11 +258,16 @@ const REASON_CODES: Record<(typeof REASONS)[number], number> = {
 };
 export const RevokeBody = z
   .strictObject({
-    authorityId: authorityId.meta({ description: "Authority that issued the certificate." }),
+    version: z
+      .string()
+      .regex(/^[0-9a-f]{32}$/, "must have 32 hexadecimal digits in lower case")
+      .meta({ description: "Version to revoke, current or not.", example: "4d1f0c2b8a9e4f6d9c3b7a5e2f1d0c8b" }),
+    authorityId: authorityId.meta({ description: "Authority that issued the version." }),
     reason: z.enum(REASONS).default("unspecified").meta({ description: "Reason that the authority publishes." }),
   })
   .meta({ id: "CertificateRevokeRequest" });
-export const revokeRequestOf = ({ authorityId: id, reason }: z.output<typeof RevokeBody>) => ({
+export const revokeRequestOf = ({ version, authorityId: id, reason }: z.output<typeof RevokeBody>) => ({
+  version,
   authorityId: id,
   reason: REASON_CODES[reason],
 });

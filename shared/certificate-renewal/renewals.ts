@@ -58,10 +58,10 @@ export interface CertificateRenewals extends RenewalPolicies {
   list(id: string | undefined, request: PageRequest): Promise<Page<Row<RenewalRecord>>>;
   /** @throws {Problem} notFound */
   get(runId: string): Promise<Row<RenewalRecord>>;
-  /** Revokes the current version at its authority. @throws {Problem} notFound, conflict, unavailable */
+  /** Revokes a version at its authority. @throws {Problem} notFound, conflict, unavailable */
   revoke(
     id: string,
-    request: { authorityId: string; reason: number },
+    request: { authorityId: string; version: string; reason: number },
     caller: Caller,
   ): Promise<{ version: string; serialNumber: string }>;
   handle(message: RenewalMessage, requestId: string): Promise<void>;
@@ -288,13 +288,14 @@ export function createRenewals(
 
     ...policies,
 
-    async revoke(id, { authorityId, reason }, caller) {
+    async revoke(id, { authorityId, version, reason }, caller) {
       const asset = await certificateOf(id);
       const authority = await authorities.get(authorityId);
-      const current = await readCertificate(asset.vaultName, asset.name);
-      if (!current?.der) throw notFound(`The certificate ${id.slice(0, 300)}`);
-      const serialNumber = serialOf(current.der);
-      const { version, der } = current;
+      const vault = await vaultOf(asset.vaultName);
+      const client = vaults.open({ name: vault.name, vaultUri: vault.vaultUri });
+      const der = await client.readVersion(asset.name, version).catch(cloudProblem);
+      if (der === undefined) throw notFound(`The version ${version} of the certificate ${id.slice(0, 300)}`);
+      const serialNumber = serialOf(der);
       const event = {
         type: "certificate.revoked",
         caller,

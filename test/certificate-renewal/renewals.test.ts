@@ -104,8 +104,11 @@ test("a self-signed certificate and one of a connected authority get a new versi
   }
 });
 
-test("the current version is revoked by the account that ordered it", { timeout: 60_000 }, async () => {
-  const body = { authorityId, reason: "superseded" };
+test("the named version is revoked by the account that ordered it, and no other", { timeout: 60_000 }, async () => {
+  const [renewal] = (await service.admin("GET", `${BASE}/renewals?assetId=${API}`)).body.items;
+  const body = { version: renewal.previousVersion, authorityId, reason: "superseded" };
+  const missing = await service.admin("POST", `${BASE}/${API}/revoke`, { ...body, version: "0".repeat(32) });
+  expect([missing.status, missing.body.code]).toEqual([404, "notFound"]);
   const revoked = await service.admin("POST", `${BASE}/${API}/revoke`, body);
   expect([revoked.status, revoked.body.revoked], revoked.text).toEqual([200, true]);
   expect(
@@ -113,6 +116,7 @@ test("the current version is revoked by the account that ordered it", { timeout:
       .issued.filter((one) => one.revoked)
       .map(({ serial }) => serial.toLowerCase()),
   ).toEqual([revoked.body.serialNumber]);
+  expect(revoked.body.serialNumber).not.toBe(renewal.serialNumber);
   // A repeat after a lost answer finds it revoked.
   expect((await service.admin("POST", `${BASE}/${API}/revoke`, body)).status).toBe(200);
 });

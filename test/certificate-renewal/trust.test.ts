@@ -55,7 +55,7 @@ test("only administrators renew, issue, revoke and configure", { timeout: 60_000
   const token = await service.signIn(operator);
   for (const [method, path, body] of [
     ["POST", `${BASE}/${TRUST}/renew`, {}],
-    ["POST", `${BASE}/${TRUST}/revoke`, { authorityId }],
+    ["POST", `${BASE}/${TRUST}/revoke`, { version: "0".repeat(32), authorityId }],
     ["PUT", `${BASE}/${TRUST}/policy`, { authorityId }],
     ["DELETE", `${BASE}/${TRUST}/policy`, undefined],
     ["DELETE", `${BASE}/authorities/${authorityId}`, undefined],

@@ -71,6 +71,8 @@ export interface PendingCertificate {
 export interface VaultCertificates {
   /** Returns the current version, or undefined if the certificate does not exist. */
   read(name: string): Promise<VaultCertificate | undefined>;
+  /** Returns the certificate of a version, DER. Undefined if there is no such version. */
+  readVersion(name: string, version: string): Promise<Buffer | undefined>;
   /** Returns the last operation. Undefined if there is none. */
   pending(name: string): Promise<PendingCertificate | undefined>;
   /** Returns the policy of the certificate. Undefined if the certificate does not exist. */
@@ -108,7 +110,7 @@ export interface VaultCertificatesClients {
 
 const GRANT =
   "the role Key Vault Certificates Officer on this vault, or, where it uses access policies, get, list, create and update for certificates";
-const CERTIFICATE = /^\/certificates\/[0-9A-Za-z-]{1,127}\/?$/;
+const CERTIFICATE = /^\/certificates\/[0-9A-Za-z-]{1,127}(?:\/|\/[0-9a-f]{32})?$/;
 const POLICY = /^\/certificates\/[0-9A-Za-z-]{1,127}\/policy$/;
 const OPERATION = /^\/certificates\/[0-9A-Za-z-]{1,127}\/(?:create|pending|pending\/merge)$/;
 /** Extended key usages of a server's certificate: https://oidref.com/1.3.6.1.5.5.7.3 */
@@ -186,6 +188,11 @@ export function createVaultCertificates(services: CloudServices): VaultCertifica
         async read(name) {
           const found = await unlessMissing((await client("read a certificate")).getCertificate(name));
           return found && certificateOf(found);
+        },
+
+        async readVersion(name, version) {
+          const found = await unlessMissing((await client("read a certificate")).getCertificateVersion(name, version));
+          return found?.cer && Buffer.from(found.cer);
         },
 
         pending,
