@@ -365,10 +365,10 @@ async function startDue(
   for await (const policies of tables.pages(Policies, range)) {
     for (const policy of policies.filter(({ automatic }) => automatic)) {
       if (started >= MAX_STARTS) return;
-      if ((await rows.unfinishedOf(policy.assetId)) !== undefined) continue;
-      const found = await inventory.assets.get(policy.assetId, await inventory.moment());
-      if (!found?.asset.enabled || !(await isDue(policy, found.asset))) continue;
       try {
+        if ((await rows.unfinishedOf(policy.assetId)) !== undefined) continue;
+        const found = await inventory.assets.get(policy.assetId, await inventory.moment());
+        if (!found?.asset.enabled || !(await isDue(policy, found.asset))) continue;
         const plan = await planRenewal(policy.assetId, caller, true);
         if (plan.missing.length > 0) {
           log.warn("A due renewal can't start", { assetId: policy.assetId, missing: plan.missing.join(" ") });
