@@ -17,7 +17,7 @@ import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../platform/time.ts";
 import type { AcmeAccount } from "./acme.ts";
-import { derOfChain, namesOfSigningRequest, ORDER_POLL_SECONDS } from "./acme.ts";
+import { AcmeFailure, derOfChain, namesOfSigningRequest, ORDER_POLL_SECONDS } from "./acme.ts";
 import type { Authorities } from "./authorities.ts";
 import type { CertificateBudgets } from "./budgets.ts";
 import type { Challenges } from "./challenges.ts";
@@ -141,15 +141,16 @@ async function createOrder(context: StepContext): Promise<void> {
     );
   }
   const account = await deps.authorities.open(authority);
-  const replaces = await replacedCertificate(context, authority.directoryUrl);
+  let replaces = await replacedCertificate(context, authority.directoryUrl);
   const { dnsNames: names, profile } = record;
   const order = await effect(context, "ordered", { names, authorityId: authority.authorityId }, async () => {
     try {
       return await account.createOrder({ names, profile, replaces });
     } catch (error) {
-      // Another order may have replaced the certificate: RFC 9773, section 5.
-      const isRefused = (error as { type?: string }).type === "alreadyReplaced";
+      // Another order replaced the certificate, or another account ordered it: RFC 9773, section 5.
+      const isRefused = error instanceof AcmeFailure && !error.isTransient && !error.unclear;
       if (replaces === undefined || !isRefused) throw error;
+      replaces = undefined;
       return await account.createOrder({ names, profile });
     }
   });
