@@ -274,6 +274,25 @@ const getCertificateRenewal = endpoint({
   handle: async ({ params, services }) => ok(renewalView(await services.certificateRenewals.get(params.run_id))),
 });
 
+const cancelCertificateRenewal = endpoint({
+  name: "cancelCertificateRenewal",
+  method: "POST",
+  route: `${base}/renewals/{run_id}/cancel`,
+  summary: "Cancel a renewal",
+  description:
+    "The renewal then removes its records and its operation, and ends as failed. Returns 409 once the vault has the new version, and 503 while a step is running: try again.",
+  tag,
+  access: "admin",
+  tier: "pro",
+  params: RenewalParams,
+  responds: { 200: CertificateRenewal },
+  // A cancelled renewal is returned as it is.
+  harmlessRepeat: true,
+  problems: ["conflict", "unavailable"],
+  handle: async ({ params, caller, services }) =>
+    ok(renewalView(await services.certificateRenewals.cancel(params.run_id, caller))),
+});
+
 const getCertificateRenewalPolicy = endpoint({
   name: "getCertificateRenewalPolicy",
   method: "GET",
@@ -343,6 +362,7 @@ export const endpoints = [
   revokeCertificate,
   listCertificateRenewals,
   getCertificateRenewal,
+  cancelCertificateRenewal,
   getCertificateRenewalPolicy,
   setCertificateRenewalPolicy,
   deleteCertificateRenewalPolicy,

@@ -382,7 +382,7 @@ export const CertificateRenewal = z
     dnsNames: z.array(z.string()).meta({ description: "DNS names of the version.", example: ["www.acme.example"] }),
     status: z.enum(RENEWAL_STATUSES).meta({
       description:
-        "`rollingBack`: the renewal failed, and its records and its operation are being removed. `failed`: the vault is as before.",
+        "`rollingBack`: the renewal failed or was cancelled, and its records and its operation are being removed. `failed`: the vault is as before, unless `failure` names what is left.",
     }),
     steps: z
       .array(
@@ -397,7 +397,9 @@ export const CertificateRenewal = z
         }),
       )
       .meta({ description: "Steps in their order." }),
-    failure: Failure.nullable().meta({ description: "Why the renewal failed, and what to do." }),
+    failure: Failure.nullable().meta({
+      description: "Why the renewal failed, and what to do. Of a completed renewal: what its clean-up left.",
+    }),
     records: z
       .array(
         z.object({

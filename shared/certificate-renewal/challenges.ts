@@ -42,7 +42,10 @@ export function createChallenges(deps: {
   function requireZone(zoneId: string): DnsZone {
     const zone = configured.find(({ id }) => id.toLowerCase() === zoneId.toLowerCase());
     if (zone === undefined)
-      throw new Problem("conflict", `ACME_DNS_ZONE_IDS no longer names the zone ${zoneId}. Its records can't be changed.`);
+      throw new Problem(
+        "conflict",
+        `ACME_DNS_ZONE_IDS no longer names the zone ${zoneId}. Its records can't be changed.`,
+      );
     return zone;
   }
 

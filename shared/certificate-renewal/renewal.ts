@@ -16,8 +16,10 @@ import { KeySpec } from "./policy.ts";
  * |---|---|---|
  * | `running` | its step is done | `running` with the next step; after `cleanUp`: `completed` |
  * | `running` | its step fails for good | `rollingBack` |
- * | `running` | `cleanUp` fails | `running`: it is repeated |
+ * | `running` | its step waits for too long | `rollingBack` |
+ * | `running` | `cleanUp` fails | `running`: it is repeated, for a week at most; then `completed`, with a `failure` |
  * | `rollingBack` | `cancel` finds that the vault has completed the version | `running` with `cleanUp` |
+ * | `rollingBack` | a step fails | `rollingBack`: it is repeated, for a week at most; then the next step |
  * | `rollingBack` | `cleanUp` is done | `failed` |
  *
  * A step can run again after a crash at any line: it first reads what an earlier attempt did. `order` stores the URL of the order
@@ -108,9 +110,13 @@ export const RenewalRecord = z.object({
   earlierChallenges: z.array(Challenge).optional(),
   observedSince: z.string().optional(),
   validatedSince: z.string().optional(),
+  /** Operation that the vault had before. */
+  earlierOperationId: z.string().optional(),
   /** Time before the operation in the vault was started, and its ID, once it is known. */
   operationAt: z.string().optional(),
   operationId: z.string().optional(),
+  /** True if the operation was found, without an answer that says that this renewal started it. */
+  operationFound: z.boolean().optional(),
   /** Policy of the certificate before the operation, which a rollback restores. Absent for a new certificate. */
   earlierPolicy: z.record(z.string(), z.unknown()).optional(),
   /** The new version. */
@@ -173,6 +179,32 @@ export function finishStep(record: RenewalRecord, name: StepName, now: Date): Pa
     steps,
     status: record.status === "rollingBack" ? "failed" : "completed",
     endedAt: now.toISOString(),
+  };
+}
+
+/** Ends a step of the rollback, or the clean-up, that failed for too long. The failure of the renewal says what is left. */
+export function giveUpStep(
+  record: RenewalRecord,
+  name: StepName,
+  failure: RenewalFailure,
+  now: Date,
+): Partial<RenewalRecord> {
+  const { steps: _, ...end } = finishStep(record, name, now);
+  const left = {
+    cancel:
+      "The pending operation or the earlier policy of the certificate may be left in the vault: check both there.",
+    cleanUp: "Records of the renewal may be left in the DNS zones: delete them there.",
+  };
+  const remedy = [record.failure?.remedy, name === "cancel" ? left.cancel : left.cleanUp].filter(Boolean).join(" ");
+  return {
+    ...end,
+    steps: changeStep(record.steps, name, (step) => ({
+      ...step,
+      status: "failed",
+      finishedAt: now.toISOString(),
+      failure,
+    })),
+    failure: { ...(record.failure ?? failure), remedy },
   };
 }
 

@@ -15,7 +15,7 @@ import { notFound, Problem, retryLater } from "../platform/http/problem.ts";
 import { NameServersUnreachable } from "../platform/outgoing/name-servers.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
 import type { Queues } from "../platform/storage/queues.ts";
-import { StorageCorrupt } from "../platform/storage/tables.ts";
+import { RowChanged, StorageCorrupt } from "../platform/storage/tables.ts";
 import { DAY_MS, HOUR_SECONDS, MINUTE_SECONDS, SECOND_MS } from "../platform/time.ts";
 import { isUlid } from "../platform/ulid.ts";
 import type { Settings } from "../settings/settings.ts";
@@ -24,7 +24,16 @@ import { asProblem } from "./authorities.ts";
 import { createDueCheck } from "./due.ts";
 import { createRenewalPolicies, type RenewalPolicies } from "./policies.ts";
 import { type KeySpec, POLICIES, Policies, policyKey, SCHEDULES, Schedules } from "./policy.ts";
-import { QUEUE, RENEWALS, type RenewalMessage, type RenewalRecord, Renewals, stepsOf } from "./renewal.ts";
+import {
+  nextStep,
+  QUEUE,
+  RENEWALS,
+  type RenewalMessage,
+  type RenewalRecord,
+  Renewals,
+  startRollback,
+  stepsOf,
+} from "./renewal.ts";
 import { createRenewalRows, RECORD_PREFIX, type RenewalRows, UnfinishedRenewal } from "./rows.ts";
 import { createStepRunner } from "./step-runner.ts";
 import type { StepDependencies } from "./steps.ts";
@@ -58,6 +67,8 @@ export interface CertificateRenewals extends RenewalPolicies {
   list(id: string | undefined, request: PageRequest): Promise<Page<Row<RenewalRecord>>>;
   /** @throws {Problem} notFound */
   get(runId: string): Promise<Row<RenewalRecord>>;
+  /** Starts the rollback of a running renewal. Does nothing if it was cancelled before. @throws {Problem} notFound, conflict, unavailable */
+  cancel(runId: string, caller: Caller): Promise<Row<RenewalRecord>>;
   /** Revokes a version at its authority. @throws {Problem} notFound, conflict, unavailable */
   revoke(
     id: string,
@@ -75,6 +86,9 @@ const LONGEST_RETRY_SECONDS = 48 * HOUR_SECONDS;
 /** Automatic renewals that one run of the timer starts at most. */
 const MAX_STARTS = 20;
 const MAX_ACME_NAMES = 100;
+/** Code of the failure of a renewal that a user cancelled. */
+const CANCELLED = "cancelled";
+const RETRY_CANCEL_SECONDS = 10;
 
 export function createRenewals(
   deps: Omit<StepDependencies, "audit"> & {
@@ -269,6 +283,35 @@ export function createRenewals(
     planRenewal: (id, caller) => planRenewal(id, caller),
     start,
     get,
+
+    async cancel(runId, caller) {
+      const row = await get(runId);
+      if (row.failure?.code === CANCELLED) return row;
+      if (row.status !== "running" || row.version !== undefined)
+        throw new Problem(
+          "conflict",
+          "The renewal has failed, or the vault has the new version. It can't be cancelled.",
+        );
+      const busy = () =>
+        retryLater("unavailable", "A step of the renewal is running now. Try again.", RETRY_CANCEL_SECONDS);
+      if (row.working !== undefined) throw busy();
+      const failure = {
+        code: CANCELLED,
+        message: `The renewal was cancelled by ${caller.actor}.`,
+        remedy: "Renew the certificate again when you want a new version.",
+      };
+      const dueAt = clock.now().toISOString();
+      const change = { ...startRollback(row, nextStep(row), failure, clock.now()), failures: 0, dueAt };
+      const target = { type: "certificateRenewal", id: row.runId };
+      const event = { type: "certificateRenewal.cancelled", caller, target, details: { assetId: row.assetId } };
+      const cancelled = await audited(audit, event, () =>
+        rows.save(row, { ...row, ...change }).catch((error: unknown) => {
+          throw error instanceof RowChanged ? busy() : error;
+        }),
+      );
+      await runner.scheduleNext(cancelled);
+      return cancelled;
+    },
 
     async list(id, request) {
       const filter = id?.toLowerCase();

@@ -6,10 +6,11 @@ import { startHeartbeat } from "../platform/runs/heartbeat.ts";
 import type { Row } from "../platform/storage/entity.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import { RowChanged, StorageCorrupt } from "../platform/storage/tables.ts";
-import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../platform/time.ts";
+import { DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS } from "../platform/time.ts";
 import { AcmeFailure, LONGEST_RATE_LIMIT_SECONDS } from "./acme.ts";
 import {
   finishStep,
+  giveUpStep,
   isOver,
   nextStep,
   QUEUE,
@@ -40,6 +41,11 @@ const HEARTBEAT_MS = MINUTE_MS;
 const LONGEST_MESSAGE_WAIT_MS = HOUR_MS;
 /** Consecutive transient failures (about an hour with their pauses) after which a step fails. A rollback has no such limit. */
 const MAX_FAILURES = 10;
+/** Limits of the waits of a step. An authority that is connected to the vault may ask a person, so `issue` may take longer. */
+const MAX_STEP_MS = DAY_MS;
+const MAX_ISSUE_MS = 7 * DAY_MS;
+/** Time after which a step of the rollback, or the clean-up, is given up. */
+const MAX_CLEAN_UP_MS = 7 * DAY_MS;
 const FIRST_PAUSE_SECONDS = 5;
 const LONGEST_PAUSE_SECONDS = 600;
 
@@ -107,7 +113,7 @@ export function createStepRunner(
       change = { ...released, ...finishStep(context.record, name, clock.now()), dueAt: dueIn(0) };
     } catch (error) {
       if (error instanceof LeaseLost) throw error;
-      if (error instanceof ContinueLater) change = { ...released, dueAt: dueIn(error.seconds) };
+      if (error instanceof ContinueLater) change = afterWait(context.record, name, error);
       else if (error instanceof VersionCompleted)
         change = { ...released, ...resumeCompleted(context.record), dueAt: dueIn(0) };
       else {
@@ -123,6 +129,32 @@ export function createStepRunner(
     // Bugs and failures of storage are thrown, so that the functions host logs them.
     if (unexpected !== undefined) throw unexpected;
   }
+
+  /** Returns the change after a step that must wait: the next attempt, or the rollback once the step has waited too long. */
+  function afterWait(record: RenewalRecord, name: StepName, wait: ContinueLater): Partial<RenewalRecord> {
+    const limitMs = name === "issue" ? MAX_ISSUE_MS : MAX_STEP_MS;
+    if (record.status === "running" && waitedMs(record, name) > limitMs) {
+      const failure = {
+        code: "stepTimeout",
+        message: `The step ${name} did not end within ${limitMs / HOUR_MS} hours.`,
+        remedy:
+          "Find out at the authority, or in the vault, what the order waits for, then renew the certificate again.",
+      };
+      return {
+        working: undefined,
+        failures: 0,
+        ...startRollback(record, name, failure, clock.now()),
+        dueAt: dueIn(0),
+      };
+    }
+    return { working: undefined, failures: wait.afterFailure ? record.failures : 0, dueAt: dueIn(wait.seconds) };
+  }
+
+  /** Returns the time since a step started first. */
+  const waitedMs = ({ steps }: RenewalRecord, name: StepName): number => {
+    const startedAt = steps.findLast((step) => step.name === name)?.startedAt;
+    return startedAt === undefined ? 0 : clock.now().getTime() - Date.parse(startedAt);
+  };
 
   /** Returns the change after a failure: a later attempt, or the start of the rollback. */
   async function changeAfterFailure(
@@ -144,6 +176,14 @@ export function createStepRunner(
         working: undefined,
         failures: 0,
         ...startRollback(context.record, name, failure, clock.now()),
+        dueAt: dueIn(0),
+      };
+    // Someone must then do what is left. The renewal ends, because no other one of the certificate can start before.
+    if (!mayPass && waitedMs(context.record, name) > MAX_CLEAN_UP_MS)
+      return {
+        working: undefined,
+        failures: 0,
+        ...giveUpStep(context.record, name, failure, clock.now()),
         dueAt: dueIn(0),
       };
     // Rollback and clean-up are repeated, so that no record and no operation stays.

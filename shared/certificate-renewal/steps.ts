@@ -29,10 +29,13 @@ import type { Challenge, RenewalFailure, RenewalRecord, StepName } from "./renew
 export class ContinueLater extends Error {
   override readonly name = "ContinueLater";
   readonly seconds: number;
+  /** True if the wait is part of an attempt after a failure. The failures of the step still count. */
+  readonly afterFailure: boolean;
 
-  constructor(seconds: number) {
+  constructor(seconds: number, { afterFailure = false } = {}) {
     super(`Continues in ${seconds} s.`);
     this.seconds = seconds;
+    this.afterFailure = afterFailure;
   }
 }
 
@@ -79,6 +82,8 @@ export interface StepContext {
 const MAX_OBSERVATION_MS = 30 * MINUTE_MS;
 const MAX_VALIDATION_MS = HOUR_MS;
 const OBSERVATION_SECONDS = 10;
+/** Time within which a request without an answer has its effect, if at all. */
+const LATE_WRITE_MS = 2 * MINUTE_MS;
 const ISSUE_POLL_SECONDS = 20;
 /** A renewal that would wait longer for the budget of its authority fails, so that users see why. */
 const MAX_BUDGET_WAIT_MS = HOUR_MS;
@@ -297,7 +302,13 @@ async function createByPolicy(context: StepContext): Promise<void> {
   const vault = await vaultOf(context);
   const { certificate, tags } = context.record;
   const start = () => vault.createByPolicy(certificate, tags);
-  await startOperation(context, vault, "versionRequested", start, async () => true);
+  await startOperation(
+    context,
+    vault,
+    "versionRequested",
+    start,
+    async ({ requestId }) => requestId !== context.record.earlierOperationId,
+  );
 }
 
 async function startOperation(
@@ -319,16 +330,22 @@ async function startOperation(
     const earlierPolicy = record.method === "acme" && current ? await vault.policy(certificate) : undefined;
     await context.save({
       operationAt: deps.clock.now().toISOString(),
+      earlierOperationId: pending?.requestId,
       ...(earlierPolicy && { earlierPolicy }),
       ...(current?.der && { previousVersion: current.version }),
     });
   } else if (isUnfinished) {
     if (!(await isOurs(pending))) throw otherOperation(certificate);
-    return await context.save({ operationId: pending.requestId });
-  } else if (pending?.status === "completed" && record.method === "vaultPolicy") {
+    return await context.save({ operationId: pending.requestId, operationFound: true });
+  } else if (record.method === "vaultPolicy") {
     const current = await vault.read(certificate);
-    if (current?.der && current.version !== record.previousVersion)
-      return await context.save({ operationId: pending.requestId });
+    const isNew = pending?.status === "completed" && pending.requestId !== record.earlierOperationId;
+    if (isNew && current?.der && current.version !== record.previousVersion)
+      return await context.save({ operationId: pending.requestId, operationFound: true });
+    // A request without an answer may still have its effect. A second one would make a second version.
+    const waitMs = Date.parse(record.operationAt) + LATE_WRITE_MS - deps.clock.now().getTime();
+    if (waitMs > 0) throw new ContinueLater(Math.ceil(waitMs / SECOND_MS), { afterFailure: true });
+    await context.save({ operationAt: deps.clock.now().toISOString() });
   }
   const { requestId } = await effect(context, event, { certificate }, start);
   await context.save({ operationId: requestId });
@@ -426,7 +443,7 @@ async function cancelOperation(context: StepContext): Promise<void> {
   if (vault === undefined) return;
   const pending = await vault.pending(certificate);
   if (pending !== undefined) {
-    // The policy is then that of the other operation.
+    // The operation, and the policy of the certificate, are then those of someone else.
     if (!(await isOwnOperation(record, pending))) return;
     if (pending.status === "completed") {
       const current = await vault.read(certificate);
@@ -434,6 +451,9 @@ async function cancelOperation(context: StepContext): Promise<void> {
         await context.save(issuedFacts(current.version, current.der));
         throw new VersionCompleted();
       }
+    } else if (record.method === "vaultPolicy" && (record.operationFound || record.operationId === undefined)) {
+      // It may be that of the vault's own renewal, or of another program.
+      return;
     } else await effect(context, "operationDeleted", { certificate }, () => vault.discardPending(certificate));
   }
   if (earlierPolicy !== undefined)
@@ -447,6 +467,8 @@ async function isOwnOperation(record: RenewalRecord, { requestId, csr }: Pending
 
 async function cleanUp(context: StepContext): Promise<void> {
   const { deps, record } = context;
+  // First, because the records may need several attempts.
+  if (record.version !== undefined) await deps.vaultChanged(record.vaultName);
   const challenges = storedChallenges(record);
   if (challenges.length > 0) {
     const records = challenges.map(({ zoneId, recordName }) => `${zoneId}/TXT/${recordName}`);
@@ -459,5 +481,4 @@ async function cleanUp(context: StepContext): Promise<void> {
       }
     });
   }
-  if (record.version !== undefined) await deps.vaultChanged(record.vaultName);
 }

@@ -56,6 +56,7 @@ const NOT_GUARDED: Record<string, string[]> = {
   "orders or configures certificates, whose private keys never leave their vault": [
     "POST /api/automation/certificates",
     "POST /api/automation/certificates/{asset_id}/renew",
+    "POST /api/automation/certificates/renewals/{run_id}/cancel",
     "PUT /api/automation/certificates/{asset_id}/policy",
     "DELETE /api/automation/certificates/{asset_id}/policy",
     "POST /api/automation/certificates/authorities",

@@ -131,6 +131,29 @@ test("a renewal that fails leaves the vault and the zones as before, and says wh
   expect(challengeRecords(service)).toEqual([]);
 });
 
+test("a renewal can be cancelled while it waits", { timeout: 120_000 }, async () => {
+  service.cloud.control.addFault({ match: { operation: "acme.newOrder" }, action: { kind: "reset" } });
+  const runId = await startIssue(service, authorityId, "cancelled", ["cancelled.acme.example"]);
+  const cancel = () => service.admin("POST", `${BASE}/renewals/${runId}/cancel`);
+  await expect.poll(async () => (await cancel()).status, { timeout: 60_000, interval: 500 }).toBe(200);
+  const renewal = await waitForEnd(service, runId);
+  expect([renewal.status, renewal.failure.code, renewal.version]).toEqual(["failed", "cancelled", null]);
+  // A repeat changes nothing.
+  expect((await cancel()).body).toEqual(renewal);
+  const completed = (await service.admin("GET", `${BASE}/renewals?assetId=${API}`)).body.items[0];
+  const late = await service.admin("POST", `${BASE}/renewals/${completed.runId}/cancel`);
+  expect([late.status, late.body.code]).toEqual([409, "conflict"]);
+});
+
+test("a certificate of another account is renewed without naming it in the order", { timeout: 120_000 }, async () => {
+  const other = await addAuthority(service);
+  await service.admin("PUT", `${BASE}/${API}/policy`, { authorityId: other });
+  const started = await service.admin("POST", `${BASE}/${API}/renew`);
+  const renewal = await waitForEnd(service, started.body.runId);
+  expect(renewal.status, JSON.stringify(renewal)).toBe("completed");
+  expect(authority().issued.at(-1)!.replaces).toBe(undefined);
+});
+
 test("a renewal without a zone, and one of a foreign operation, can't start", { timeout: 60_000 }, async () => {
   const body = { vaultName: VAULT, name: "foreign", dnsNames: ["www.other.example"], authorityId, dryRun: true };
   const plan = await service.admin("POST", BASE, body);

@@ -55,6 +55,7 @@ export const UNTESTED_ENDPOINTS: Record<string, string> = {
     [
       "POST /api/automation/certificates",
       "POST /api/automation/certificates/{asset_id}/renew",
+      "POST /api/automation/certificates/renewals/{run_id}/cancel",
       "POST /api/automation/certificates/{asset_id}/revoke",
       "POST /api/automation/certificates/authorities",
       "PUT /api/automation/certificates/authorities/{authority_id}",
