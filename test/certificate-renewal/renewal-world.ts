@@ -131,6 +131,12 @@ export async function openRenewalWorld() {
     ADMIN,
   );
 
+  /** Moves the clock of the service and of the cloud. */
+  function skip(ms: number): void {
+    offsetMs += ms;
+    control.moveClock(ms);
+  }
+
   async function begin(name: string): Promise<string> {
     const { renewals } = start();
     const plan = await renewals.planIssue(
@@ -156,9 +162,7 @@ export async function openRenewalWorld() {
       const row = await start().renewals.get(runId);
       if (isOver(row.status)) return row;
       const waitMs = Math.max(0, Date.parse(row.dueAt) - clock.now().getTime());
-      const skipMs = row.working === undefined ? waitMs + 1 : Math.max(waitMs, AFTER_LEASE_MS);
-      offsetMs += skipMs;
-      control.moveClock(skipMs);
+      skip(row.working === undefined ? waitMs + 1 : Math.max(waitMs, AFTER_LEASE_MS));
       const worker = start(steps.dead ? { taken: 0 } : steps);
       await worker.renewals.handle({ runId }, "request-2").catch((error: unknown) => {
         if (!(error instanceof SimulatedCrash) && !steps.dead) throw error;
@@ -176,6 +180,8 @@ export async function openRenewalWorld() {
     begin,
     run,
     start,
+    skip,
+    now: () => clock.now().getTime(),
     async stop() {
       await cloud.stop();
       await azurite.stop();

@@ -76,13 +76,39 @@ test("the service renews a certificate in its window, once", { timeout: 180_000 
     end: new Date(Date.now() - 60_000).toISOString(),
   });
   // The service asks again only after the time that the authority named.
-  for (const row of (await rowsOf()).filter(({ partitionKey }) => partitionKey === "schedules"))
-    await table.updateEntity({ ...row, checkAgainAt: 0 } as never, "Replace");
+  const askAgain = async () => {
+    for (const row of (await rowsOf()).filter(({ partitionKey }) => partitionKey === "schedules"))
+      await table.updateEntity({ ...row, checkAgainAt: 0 } as never, "Replace");
+  };
+  await askAgain();
+  // No scan finds the new version, so that by the inventory the certificate stays due.
+  service.cloud.control.addFault({ match: { operation: "keyvault.listCertificates" }, action: { kind: "deny" } });
   await runTimer();
   await runTimer();
   const [renewal, ...earlier] = await renewals();
   expect([renewal.automatic, renewal.kind, earlier.length]).toEqual([true, "renew", 1]);
   expect(await waitForEnd(service, renewal.runId)).toMatchObject({ status: "completed" });
+  await askAgain();
+  await runTimer();
+  expect((await renewals()).length).toBe(2);
+  service.cloud.control.clearFaults();
+  await service.scan();
+});
+
+test("a row of one certificate that can't be read does not stop the renewal of another", {
+  timeout: 120_000,
+}, async () => {
+  const www = `${VAULT}.certificate.www`;
+  const due = { authorityId: null, automatic: true, trigger: "lifetimeShare", lifetimeShare: 10 };
+  expect((await service.admin("PUT", `${BASE}/${www}/policy`, due)).status).toBe(200);
+  const schedule = (await rowsOf()).find(({ partitionKey }) => partitionKey === "schedules")!;
+  await table.updateEntity({ ...schedule, checkAgainAt: "never" } as never, "Replace");
+  await runTimer();
+  const started = (await service.admin("GET", `${BASE}/renewals?assetId=${www}`)).body.items;
+  expect(started.length).toBe(1);
+  expect((await waitForEnd(service, started[0].runId)).status).toBe("completed");
+  expect((await service.admin("DELETE", `${BASE}/${www}/policy`)).status).toBe(200);
+  await table.updateEntity(schedule as never, "Replace");
 });
 
 test("a policy that another program changed starts no renewal, and saving it again repairs it", {

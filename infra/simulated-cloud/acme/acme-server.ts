@@ -97,6 +97,8 @@ export class AcmeServer {
   /** Number of finalizations that orders accepted, by order. */
   readonly finalized = new Map<string, number>();
   rateLimit: AcmeRateLimit | undefined;
+  /** Whether finalized orders stay `processing`. */
+  neverIssues = false;
 
   constructor(options: AcmeServerOptions) {
     this.#options = options;
@@ -307,7 +309,7 @@ export class AcmeServer {
     if (order === undefined) return notFound();
     if (order.expires <= this.#options.clock.seconds() && order.status !== "valid") order.status = "invalid";
     // The request after the finalization finds the certificate.
-    if (order.status === "processing") order.status = "valid";
+    if (order.status === "processing" && !this.neverIssues) order.status = "valid";
     return { status: 200, body: this.#orderJson(order) };
   }
 
