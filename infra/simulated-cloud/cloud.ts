@@ -8,7 +8,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { AcmeAuthority } from "./acme/acme-authority.ts";
-import { AcmeServer } from "./acme/acme-server.ts";
+import { AcmeServer, type AcmeServerOptions } from "./acme/acme-server.ts";
 import { ApiTokens } from "./api-tokens.ts";
 import { AppConfiguration, CONFIGURATION_AUDIENCE } from "./app-configuration.ts";
 import { ConfigurationStores } from "./arm/configuration-stores.ts";
@@ -21,6 +21,7 @@ import { arm } from "./arm/resource-manager.ts";
 import { ArmStore } from "./arm/resource-store.ts";
 import { Authorization } from "./authorization.ts";
 import { CloudClock } from "./clock.ts";
+import type { Company } from "./company/company.ts";
 import { type CompanyChoice, companyFromArgument, resolveCompany } from "./company/load-company.ts";
 import { Control } from "./control.ts";
 import { controlApi } from "./control-api.ts";
@@ -242,18 +243,12 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
     origin: origin("devops.localhost"),
     foreignOrigin: () => listening.foreignHost(),
   });
-  const zones = new DnsZones();
-  for (const declared of company.subscriptions)
-    for (const zone of declared.dnsZones ?? []) zones.addZone(zone, subscriptionId(declared));
+  const zones = zonesOf(company);
   const nameServer = await startNameServer(zones);
-  const acmeAuthorityOf = (host: string, binding?: { kid: string; hmacKey: string }) =>
-    new AcmeAuthority(
-      origin(host),
-      resources,
-      new AcmeServer({ origin: origin(host), clock, zones, signingKey, ...(binding && { binding }) }),
-    );
-  const acmeAuthority = acmeAuthorityOf("letsencrypt.localhost");
-  const boundAuthority = acmeAuthorityOf("zerossl.localhost", EXTERNAL_ACCOUNT);
+  const acmeAuthorityOf = (options: Pick<AcmeServerOptions, "origin" | "binding">) =>
+    new AcmeAuthority(options.origin, resources, new AcmeServer({ ...options, clock, zones, signingKey }));
+  const acmeAuthority = acmeAuthorityOf({ origin: origin("letsencrypt.localhost") });
+  const boundAuthority = acmeAuthorityOf({ origin: origin("zerossl.localhost"), binding: EXTERNAL_ACCOUNT });
   const governance = new GovernanceStore();
   const databases = new Databases(tokens, certificate);
   const control = new Control({
@@ -385,6 +380,14 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
       if (temporary !== undefined) rmSync(temporary, { recursive: true, force: true });
     },
   };
+}
+
+/** Returns the DNS zones that the company declares. */
+function zonesOf({ subscriptions }: Company): DnsZones {
+  const zones = new DnsZones();
+  for (const declared of subscriptions)
+    for (const zone of declared.dnsZones ?? []) zones.addZone(zone, subscriptionId(declared));
+  return zones;
 }
 
 /** Starts the company's identity providers on a port of their own. */

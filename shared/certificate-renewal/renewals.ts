@@ -15,25 +15,17 @@ import { notFound, Problem, retryLater } from "../platform/http/problem.ts";
 import { NameServersUnreachable } from "../platform/outgoing/name-servers.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
 import type { Queues } from "../platform/storage/queues.ts";
-import { RowChanged, StorageCorrupt } from "../platform/storage/tables.ts";
+import { StorageCorrupt } from "../platform/storage/tables.ts";
 import { DAY_MS, HOUR_SECONDS, MINUTE_SECONDS, SECOND_MS } from "../platform/time.ts";
 import { isUlid } from "../platform/ulid.ts";
 import type { Settings } from "../settings/settings.ts";
 import { pemOf } from "./acme.ts";
 import { asProblem } from "./authorities.ts";
+import { createCancellation } from "./cancellation.ts";
 import { createDueCheck } from "./due.ts";
 import { createRenewalPolicies, type RenewalPolicies } from "./policies.ts";
 import { type KeySpec, POLICIES, Policies, policyKey, SCHEDULES, Schedules } from "./policy.ts";
-import {
-  nextStep,
-  QUEUE,
-  RENEWALS,
-  type RenewalMessage,
-  type RenewalRecord,
-  Renewals,
-  startRollback,
-  stepsOf,
-} from "./renewal.ts";
+import { QUEUE, RENEWALS, type RenewalMessage, type RenewalRecord, Renewals, stepsOf } from "./renewal.ts";
 import { createRenewalRows, RECORD_PREFIX, type RenewalRows, UnfinishedRenewal } from "./rows.ts";
 import { createStepRunner } from "./step-runner.ts";
 import type { StepDependencies } from "./steps.ts";
@@ -86,9 +78,6 @@ const LONGEST_RETRY_SECONDS = 48 * HOUR_SECONDS;
 /** Automatic renewals that one run of the timer starts at most. */
 const MAX_STARTS = 20;
 const MAX_ACME_NAMES = 100;
-/** Code of the failure of a renewal that a user cancelled. */
-const CANCELLED = "cancelled";
-const RETRY_CANCEL_SECONDS = 10;
 
 export function createRenewals(
   deps: Omit<StepDependencies, "audit"> & {
@@ -104,6 +93,7 @@ export function createRenewals(
   const { clock, randomness, log } = deps;
   const rows = createRenewalRows({ tables, clock, randomness });
   const runner = createStepRunner({ ...deps, rows, queues, ended: recordEnd });
+  const cancel = createCancellation({ rows, runner, audit, clock });
   const nowSeconds = (): number => Math.floor(clock.now().getTime() / SECOND_MS);
   const isDue = createDueCheck(deps);
   const policies = createRenewalPolicies({ tables, audit, authorities, clock, certificateOf });
@@ -284,34 +274,7 @@ export function createRenewals(
     start,
     get,
 
-    async cancel(runId, caller) {
-      const row = await get(runId);
-      if (row.failure?.code === CANCELLED) return row;
-      if (row.status !== "running" || row.version !== undefined)
-        throw new Problem(
-          "conflict",
-          "The renewal has failed, or the vault has the new version. It can't be cancelled.",
-        );
-      const busy = () =>
-        retryLater("unavailable", "A step of the renewal is running now. Try again.", RETRY_CANCEL_SECONDS);
-      if (row.working !== undefined) throw busy();
-      const failure = {
-        code: CANCELLED,
-        message: `The renewal was cancelled by ${caller.actor}.`,
-        remedy: "Renew the certificate again when you want a new version.",
-      };
-      const dueAt = clock.now().toISOString();
-      const change = { ...startRollback(row, nextStep(row), failure, clock.now()), failures: 0, dueAt };
-      const target = { type: "certificateRenewal", id: row.runId };
-      const event = { type: "certificateRenewal.cancelled", caller, target, details: { assetId: row.assetId } };
-      const cancelled = await audited(audit, event, () =>
-        rows.save(row, { ...row, ...change }).catch((error: unknown) => {
-          throw error instanceof RowChanged ? busy() : error;
-        }),
-      );
-      await runner.scheduleNext(cancelled);
-      return cancelled;
-    },
+    cancel: async (runId, caller) => await cancel(await get(runId), caller),
 
     async list(id, request) {
       const filter = id?.toLowerCase();
