@@ -16,6 +16,7 @@ export const TABLE_NAMES = [
   "AuditIndex",
   "B2c",
   "CertificateEndpoints",
+  "CertificateRenewals",
   "Compliance",
   "Dependencies",
   "Devops",
