@@ -33,6 +33,7 @@ export const AREAS: Readonly<Record<string, () => Promise<Area>>> = {
   compliance: () => import("./compliance.ts"),
   certificates: () => import("./certificates.ts"),
   cryptography: () => import("./cryptography.ts"),
+  certificateRenewal: () => import("./certificate-renewal.ts"),
   certificateEndpoints: () => import("./certificate-endpoints.ts"),
   sync: () => import("./sync.ts"),
   b2c: () => import("./b2c.ts"),

@@ -20,6 +20,7 @@ import { type AccessServices, createAccessServices } from "./services/access.ts"
 import { createAlertServices } from "./services/alerts.ts";
 import { type ApplicationServices, createApplicationServices } from "./services/applications.ts";
 import { type AutomationServices, createAutomation } from "./services/automation.ts";
+import { type CertificateRenewalServices, createCertificateRenewal } from "./services/certificate-renewal.ts";
 import { createDiscoveryServices, type DiscoveryServices } from "./services/discovery.ts";
 import { createInventoryServices, type InventoryServices } from "./services/inventory.ts";
 import { createPlatform, type Platform } from "./services/platform.ts";
@@ -33,6 +34,7 @@ export interface Services
     ApplicationServices,
     DiscoveryServices,
     AutomationServices,
+    CertificateRenewalServices,
     Operations {
   devops: Devops;
   sync: Sync;
@@ -106,6 +108,7 @@ export function createServices(config: Config): Services {
     // Called when alerts may have changed, for example after a discovery of dependencies.
     ended: () => alerts.requestEvaluation(),
   });
+  const certificateRenewal = createCertificateRenewal(platform, { inventory, rescans: discoveryServices.rescans });
   const modules = {
     ...platform,
     ...accessServices,
@@ -113,6 +116,7 @@ export function createServices(config: Config): Services {
     ...applicationServices,
     ...discoveryServices,
     ...automation,
+    ...certificateRenewal,
     devops,
     sync,
     alerts,

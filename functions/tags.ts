@@ -12,6 +12,7 @@ export const TAGS: Readonly<Record<string, string>> = {
   Compliance: "Checks, violations, exemptions, frameworks and the score.",
   Alerts: "Alert rules, their notifications, and the webhooks that they send.",
   Rotation: "Applications, and the rotation of their client secrets (PRO).",
+  Certificates: "Certificate authorities, and the renewal of certificates over ACME (PRO).",
   B2C: "Credentials of Azure AD B2C tenants (PRO).",
   Sync: "Copies of secrets in other stores (PRO).",
   "DevOps integration": "Variable groups and service connections of Azure DevOps (PRO).",

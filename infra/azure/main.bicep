@@ -58,6 +58,12 @@ param literalScanSubscriptionIds string[] = []
 @description('Existing custom role Literal Scanner, as a resource id. Empty: creates one in each of these subscriptions.')
 param literalScannerRoleDefinitionId string = ''
 
+@description('Ids of DNS zones in which the service proves names to certificate authorities (PRO). Empty: none.')
+param acmeDnsZoneIds string[] = []
+
+@description('Ids of key vaults whose certificates the service may renew (PRO). Empty: none.')
+param certificateVaultIds string[] = []
+
 @description('User name of the first administrator. scripts/make-secrets.ts creates the password and stores it in the vault.')
 param bootstrapAdminUsername string = 'admin'
 
@@ -244,6 +250,7 @@ module service 'service.bicep' = {
     privateTargetHosts: privateTargetHosts
     handoverKeyVaultUrl: handoverKeyVaultUrl
     literalScanSubscriptionIds: literalScanSubscriptionIds
+    acmeDnsZoneIds: acmeDnsZoneIds
   }
 }
 
@@ -301,6 +308,26 @@ module literalScan 'literal-scan/subscription.bicep' = [
       principalId: service.outputs.identityPrincipalId
       environmentName: environmentName
       literalScannerRoleDefinitionId: literalScannerRoleDefinitionId
+    }
+  }
+]
+
+module certificateDnsZones 'certificates/dns-zone.bicep' = [
+  for zoneId in acmeDnsZoneIds: {
+    scope: az.resourceGroup(split(zoneId, '/')[2], split(zoneId, '/')[4])
+    params: {
+      principalId: service.outputs.identityPrincipalId
+      name: split(zoneId, '/')[8]
+    }
+  }
+]
+
+module certificateVaults 'certificates/vault.bicep' = [
+  for vaultId in certificateVaultIds: {
+    scope: az.resourceGroup(split(vaultId, '/')[2], split(vaultId, '/')[4])
+    params: {
+      principalId: service.outputs.identityPrincipalId
+      name: split(vaultId, '/')[8]
     }
   }
 ]

@@ -35,6 +35,9 @@ param watchedSubscriptionIds string[] = [subscription().subscriptionId]
 @description('Subscriptions in which settings are compared with the values of secrets, to find copies (PRO). Empty: none.')
 param literalScanSubscriptionIds string[] = []
 
+@description('Ids of DNS zones in which the service proves names to certificate authorities (PRO). Empty: none.')
+param acmeDnsZoneIds string[] = []
+
 @description('User name of the first administrator. scripts/make-secrets.ts creates the password and stores it in the vault.')
 param bootstrapAdminUsername string = 'admin'
 
@@ -348,6 +351,7 @@ module app 'modules/app.bicep' = {
     privateTargetHosts: privateTargetHosts
     handoverKeyVaultUrl: handoverKeyVaultUrl
     literalScanSubscriptionIds: literalScanSubscriptionIds
+    acmeDnsZoneIds: acmeDnsZoneIds
   }
 }
 

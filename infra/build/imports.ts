@@ -51,7 +51,7 @@ export const LAYERS = [
     "proposals",
   ],
   ["applications", "b2c", "siem"],
-  ["rotation", "sync"],
+  ["rotation", "sync", "certificate-renewal"],
   ["dependencies", "key-rotation"],
   ["alerts", "reconciliation", "secretless"],
   ["doctor", "metrics", "signed-rows", "store"],

@@ -21,7 +21,8 @@ export const CONFIGURATION_RESOURCE =
 
 const SECRETS_PREFIX = "Microsoft.KeyVault/vaults/secrets";
 const READ_KEYS = "Microsoft.KeyVault/vaults/keys/read";
-const READ_CERTIFICATES = "Microsoft.KeyVault/vaults/certificates/read";
+const CERTIFICATES_PREFIX = "Microsoft.KeyVault/vaults/certificates";
+const READ_CERTIFICATES = `${CERTIFICATES_PREFIX}/read`;
 
 /**
  * The control-plane action that an operation requires: https://learn.microsoft.com/azure/role-based-access-control/permissions
@@ -58,6 +59,11 @@ const DATA_ACTIONS: Record<string, string> = {
   "keyvault.listCertificateVersions": READ_CERTIFICATES,
   "keyvault.getCertificate": READ_CERTIFICATES,
   "keyvault.getCertificatePolicy": READ_CERTIFICATES,
+  "keyvault.createCertificate": `${CERTIFICATES_PREFIX}/create/action`,
+  "keyvault.getCertificateOperation": READ_CERTIFICATES,
+  "keyvault.updateCertificateOperation": `${CERTIFICATES_PREFIX}/update/action`,
+  "keyvault.deleteCertificateOperation": `${CERTIFICATES_PREFIX}/update/action`,
+  "keyvault.mergeCertificate": `${CERTIFICATES_PREFIX}/create/action`,
   "appconfiguration.list": "Microsoft.AppConfiguration/configurationStores/keyValues/read",
   "appconfiguration.get": "Microsoft.AppConfiguration/configurationStores/keyValues/read",
 };

@@ -7,7 +7,8 @@ import { createServer as createTlsServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { AcmeAuthority } from "./acme-authority.ts";
+import { AcmeAuthority } from "./acme/acme-authority.ts";
+import { AcmeServer, type AcmeServerOptions } from "./acme/acme-server.ts";
 import { ApiTokens } from "./api-tokens.ts";
 import { AppConfiguration, CONFIGURATION_AUDIENCE } from "./app-configuration.ts";
 import { ConfigurationStores } from "./arm/configuration-stores.ts";
@@ -20,6 +21,7 @@ import { arm } from "./arm/resource-manager.ts";
 import { ArmStore } from "./arm/resource-store.ts";
 import { Authorization } from "./authorization.ts";
 import { CloudClock } from "./clock.ts";
+import type { Company } from "./company/company.ts";
 import { type CompanyChoice, companyFromArgument, resolveCompany } from "./company/load-company.ts";
 import { Control } from "./control.ts";
 import { controlApi } from "./control-api.ts";
@@ -27,6 +29,8 @@ import { type CloudState, DataFolder } from "./data-folder.ts";
 import { DATABASE_AUDIENCE, Databases, POSTGRESQL_DOMAIN } from "./databases.ts";
 import { DEVOPS_AUDIENCE, Devops } from "./devops/devops.ts";
 import { Organization } from "./devops/organization.ts";
+import { startNameServer } from "./dns/name-server.ts";
+import { DnsZones } from "./dns/zones.ts";
 import { type AppRegistration, entra } from "./entra.ts";
 import { EventGrid } from "./event-grid.ts";
 import { EVENT_HUBS_AUDIENCE, EVENT_HUBS_HOST, EventHubs } from "./event-hubs.ts";
@@ -60,7 +64,7 @@ import { Tokens } from "./tokens.ts";
 import { CertificateMaker } from "./vaults/certificates.ts";
 import { guidFrom } from "./vaults/identifiers.ts";
 import type { Vault } from "./vaults/vault.ts";
-import { VaultStore } from "./vaults/vault-store.ts";
+import { subscriptionId, VaultStore } from "./vaults/vault-store.ts";
 import { WebhookSinks } from "./webhook-sink.ts";
 
 /** Domain of vault host names. */
@@ -69,6 +73,9 @@ const VAULT_SUFFIX = "vault.localhost";
 const SERVICE_VAULT = "kv-lifecycle-service";
 /** ID of the access key of App Configuration, in its connection string. */
 const CONFIGURATION_CREDENTIAL = "stand-in";
+
+/** External account binding of the second ACME authority. */
+const EXTERNAL_ACCOUNT = { kid: "acme-corporation", hmacKey: "c3RhbmQtaW4tbWFjLWtleS1vZi10aGUtZXh0ZXJuYWwtYWNjb3VudA" };
 
 /** Azure keeps idle connections open for minutes. Node's default of 5 seconds would close connections between two requests. */
 const KEEP_ALIVE_MS = 120_000;
@@ -238,7 +245,12 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
     origin: origin("devops.localhost"),
     foreignOrigin: () => listening.foreignHost(),
   });
-  const acmeAuthority = new AcmeAuthority(origin("letsencrypt.localhost"), resources);
+  const zones = zonesOf(company);
+  const nameServer = await startNameServer(zones);
+  const acmeAuthorityOf = (options: Pick<AcmeServerOptions, "origin" | "binding">) =>
+    new AcmeAuthority(options.origin, resources, new AcmeServer({ ...options, clock, zones, signingKey }));
+  const acmeAuthority = acmeAuthorityOf({ origin: origin("letsencrypt.localhost") });
+  const boundAuthority = acmeAuthorityOf({ origin: origin("zerossl.localhost"), binding: EXTERNAL_ACCOUNT });
   const governance = new GovernanceStore();
   const databases = new Databases(tokens, certificate);
   const [logsIngestion, eventHubs] = [new LogsIngestion(tokens), new EventHubs(tokens)];
@@ -271,6 +283,9 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
     logsIngestion,
     eventHubs,
     acmeAuthority,
+    boundAuthority,
+    zones,
+    nameServer,
   });
   const audiences = [
     resourceManagerUrl,
@@ -309,6 +324,7 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
       keys,
       originOf: origin,
       governance,
+      zones,
       pageSizes: { subscriptions: 100, vaults: 100, ...options.pageSizes },
     }),
     [VAULT_SUFFIX]: keyVault({
@@ -327,6 +343,7 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
     "acme.azconfig.localhost": appConfiguration.service,
     "devops.localhost": devops.service,
     "letsencrypt.localhost": acmeAuthority.service,
+    "zerossl.localhost": boundAuthority.service,
     ...providers.services(),
   };
 
@@ -349,7 +366,13 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
       ARI_DIRECTORIES: acmeAuthority.setting,
       ...environment(state, certificate.authorityPath, authority, resourceManagerUrl, origin),
       ...providers.environment(),
-      PRIVATE_TARGET_HOSTS: [new URL(issuer).host, ...providers.privateHosts()].join(","),
+      ACME_DNS_SERVERS: nameServer.address,
+      ACME_DNS_ZONE_IDS: [...zones.zones.values()].map(({ id }) => id).join(","),
+      PRIVATE_TARGET_HOSTS: [
+        new URL(issuer).host,
+        ...providers.privateHosts(),
+        ...[acmeAuthority, boundAuthority].map(({ directory }) => new URL(directory).host),
+      ].join(","),
     },
     controlUrl: `http://127.0.0.1:${state.controlPort}/control`,
     control,
@@ -361,10 +384,19 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
     async stop() {
       await events.waitUntilSent();
       await databases.stop();
+      await nameServer.stop();
       await Promise.all([tlsServer, plainServer, identityProvider.server, kubernetesServer].map(close));
       if (temporary !== undefined) rmSync(temporary, { recursive: true, force: true });
     },
   };
+}
+
+/** Returns the DNS zones that the company declares. */
+function zonesOf({ subscriptions }: Company): DnsZones {
+  const zones = new DnsZones();
+  for (const declared of subscriptions)
+    for (const zone of declared.dnsZones ?? []) zones.addZone(zone, subscriptionId(declared));
+  return zones;
 }
 
 /** Starts the company's identity providers on a port of their own. */

@@ -1,4 +1,5 @@
-import type { AcmeAuthority } from "./acme-authority.ts";
+import { X509Certificate } from "node:crypto";
+import type { AcmeAuthority } from "./acme/acme-authority.ts";
 import type { ApiTokenRequest, ApiTokens } from "./api-tokens.ts";
 import type { AppConfiguration } from "./app-configuration.ts";
 import type { ConsumersControl } from "./arm/consumers.ts";
@@ -15,6 +16,8 @@ import type {
 } from "./company/company.ts";
 import type { Databases } from "./databases.ts";
 import type { Devops } from "./devops/devops.ts";
+import type { NameServer } from "./dns/name-server.ts";
+import type { DnsZones } from "./dns/zones.ts";
 import type { EventDelivery, EventGrid, ExpiryEvent } from "./event-grid.ts";
 import type { EventHubs } from "./event-hubs.ts";
 import type { ActiveFault, Fault, Faults } from "./faults.ts";
@@ -37,6 +40,7 @@ import type { Providers } from "./providers/providers.ts";
 import type { LoggedRequest, RequestLog } from "./request-log.ts";
 import type { Tokens, WorkloadClaims } from "./tokens.ts";
 import { current, type Version } from "./vaults/items.ts";
+import type { CertificatePolicyJson } from "./vaults/vault.ts";
 import type { ItemChange, VaultStore } from "./vaults/vault-store.ts";
 import type { ReceivedRequest, WebhookSinks } from "./webhook-sink.ts";
 
@@ -70,6 +74,10 @@ export interface ControlParts {
   logsIngestion: LogsIngestion;
   eventHubs: EventHubs;
   acmeAuthority: AcmeAuthority;
+  /** An authority that needs an external account binding. */
+  boundAuthority: AcmeAuthority;
+  zones: DnsZones;
+  nameServer: NameServer;
 }
 
 /** A vault with its numbers of items. Secrets and keys that belong to a certificate are not counted. */
@@ -121,6 +129,11 @@ export class Control {
   readonly logsIngestion: LogsIngestion;
   /** The event hub. */
   readonly eventHubs: EventHubs;
+  /** A certificate authority that needs an external account binding. */
+  readonly boundAuthority: AcmeAuthority;
+  /** DNS zones, and the name server that answers for them. */
+  readonly zones: DnsZones;
+  readonly nameServer: NameServer;
 
   constructor(parts: ControlParts) {
     this.#parts = parts;
@@ -133,6 +146,9 @@ export class Control {
     this.acmeAuthority = parts.acmeAuthority;
     this.logsIngestion = parts.logsIngestion;
     this.eventHubs = parts.eventHubs;
+    this.boundAuthority = parts.boundAuthority;
+    this.zones = parts.zones;
+    this.nameServer = parts.nameServer;
   }
 
   /**
@@ -146,6 +162,29 @@ export class Control {
   /** Moves the simulated time ahead. */
   moveClock(milliseconds: number): void {
     this.#parts.clock.move(milliseconds);
+  }
+
+  /** Returns the status of the last operation of a certificate, and the serial numbers of its versions, oldest first. */
+  certificateState(vault: string, name: string): { pending: string | undefined; serials: string[] } {
+    const { resources } = this.#parts;
+    const found = resources.vault(vault);
+    const versions = found?.collections.certificates.get(name)?.versions ?? [];
+    const ders = versions.flatMap(({ der }) => (der === undefined ? [] : [Buffer.from(der, "base64")]));
+    return {
+      pending: found?.certificateOperations.get(name.toLowerCase())?.status,
+      serials: ders.map((der) => new X509Certificate(der).serialNumber),
+    };
+  }
+
+  /** Returns the policy that a request, or the next function, set for a certificate. */
+  certificatePolicy(vault: string, name: string): CertificatePolicyJson | undefined {
+    return this.#parts.resources.vault(vault)?.collections.certificates.get(name)?.policy;
+  }
+
+  setCertificatePolicy(vault: string, name: string, policy: CertificatePolicyJson): void {
+    const { resources } = this.#parts;
+    const certificate = resources.vault(vault)!.collections.certificates.get(name)!;
+    resources.putItem(vault, "certificates", { ...certificate, policy });
   }
 
   /** Returns the number of requests by operation, with `total`. */

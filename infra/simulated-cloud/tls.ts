@@ -35,6 +35,7 @@ const DNS_NAMES = [
   "google.localhost",
   "kubernetes.localhost",
   "letsencrypt.localhost",
+  "zerossl.localhost",
   "evil.localhost",
   "localhost",
 ];

@@ -1,4 +1,4 @@
-import { createHash, createPublicKey, type KeyObject, sign } from "node:crypto";
+import { createHash, createPublicKey, type KeyObject, sign, verify } from "node:crypto";
 
 // Encodes X.509 v3 certificates (RFC 5280) as DER: the server certificates of the cloud and the certificates in its vaults.
 // Signatures are PKCS#1 v1.5 or ECDSA, both with SHA-256. With an RSA key, the same request returns the same bytes. Comments
@@ -37,6 +37,96 @@ export function makeCertificate(request: CertificateRequest): Buffer {
     explicit(3, sequence(...extensions(request, spki))),
   );
   return sequence(toBeSigned, algorithm, bitString(sign("sha256", toBeSigned, request.signingKey)));
+}
+
+/** Returns the DER of a certificate signing request (RFC 2986) for DNS names. */
+export function makeSigningRequest(request: {
+  subject: string;
+  dnsNames: readonly string[];
+  publicKey: KeyObject;
+  signingKey: KeyObject;
+}): Buffer {
+  const names = request.dnsNames.map((name) => tlv(0x82, Buffer.from(name, "ascii")));
+  const requested = names.length === 0 ? [] : [extension("2.5.29.17", false, sequence(...names))];
+  // extensionRequest (RFC 2985, section 5.4.2)
+  const attribute = sequence(oid("1.2.840.113549.1.9.14"), tlv(0x31, sequence(...requested)));
+  const toBeSigned = sequence(
+    integer(Buffer.from([0])),
+    distinguishedName(request.subject),
+    request.publicKey.export({ type: "spki", format: "der" }),
+    tlv(0xa0, requested.length === 0 ? Buffer.alloc(0) : attribute),
+  );
+  const algorithm = signatureAlgorithm(request.signingKey);
+  return sequence(toBeSigned, algorithm, bitString(sign("sha256", toBeSigned, request.signingKey)));
+}
+
+/** What a certificate signing request asks for. */
+export interface SigningRequest {
+  commonName: string | undefined;
+  /** DNS names of the extension subjectAltName, in their order. */
+  dnsNames: string[];
+  publicKey: KeyObject;
+}
+
+/** Reads a certificate signing request. Undefined if it is malformed, or not signed by its own key. */
+export function readSigningRequest(der: Buffer): SigningRequest | undefined {
+  try {
+    const [toBeSigned, , signature] = childrenOf(readElement(der, 0));
+    const [, subject, spki, attributes] = childrenOf(toBeSigned!);
+    const publicKey = createPublicKey({ key: spki!.bytes, format: "der", type: "spki" });
+    // The first byte of a bit string is its number of unused bits.
+    if (!verify("sha256", toBeSigned!.bytes, publicKey, signature!.content.subarray(1))) return undefined;
+    const commonName = childrenOf(subject!)
+      .flatMap((set) => childrenOf(set))
+      .map((pair) => childrenOf(pair))
+      .find(([type]) => type!.bytes.equals(oid(ATTRIBUTES.CN!)))?.[1]
+      ?.content.toString("utf8");
+    const dnsNames = attributes === undefined ? [] : childrenOf(attributes).flatMap(dnsNamesOfAttribute);
+    return { commonName, dnsNames, publicKey };
+  } catch {
+    return undefined;
+  }
+}
+
+function dnsNamesOfAttribute(attribute: Element): string[] {
+  const [type, values] = childrenOf(attribute);
+  if (!type!.bytes.equals(oid("1.2.840.113549.1.9.14"))) return [];
+  const extensions = childrenOf(values!).flatMap((list) => childrenOf(list));
+  const names = extensions.map((one) => childrenOf(one)).find(([id]) => id!.bytes.equals(oid("2.5.29.17")));
+  if (names === undefined) return [];
+  return childrenOf(readElement(names.at(-1)!.content, 0))
+    .filter(({ tag }) => tag === 0x82)
+    .map(({ content }) => content.toString("ascii"));
+}
+
+/** One DER value: its tag, its content, and all of its bytes. */
+interface Element {
+  tag: number;
+  content: Buffer;
+  bytes: Buffer;
+}
+
+function readElement(der: Buffer, start: number): Element {
+  const tag = der[start]!;
+  let length = der[start + 1]!;
+  let offset = start + 2;
+  if (length & 0x80) {
+    const size = length & 0x7f;
+    length = der.readUIntBE(offset, size);
+    offset += size;
+  }
+  if (offset + length > der.length) throw new RangeError("The DER value is truncated");
+  return { tag, content: der.subarray(offset, offset + length), bytes: der.subarray(start, offset + length) };
+}
+
+function childrenOf({ content }: Element): Element[] {
+  const children: Element[] = [];
+  for (let start = 0; start < content.length; ) {
+    const child = readElement(content, start);
+    children.push(child);
+    start += child.bytes.length;
+  }
+  return children;
 }
 
 /** Formats DER as PEM. */

@@ -54,6 +54,8 @@ const ownRole = (name: string): string =>
 const ASSIGNMENTS: Record<string, [role: string, principal?: string | undefined, scope?: string]> = {
   app_configuration_role: ["App Configuration Data Reader", SERVICE_IDENTITY, "{app_configuration.id}"],
   blob_role: ["Storage Blob Data Owner", SERVICE_IDENTITY, "{storage_account.id}"],
+  certificates_officer_role: ["Key Vault Certificates Officer", SERVICE_IDENTITY],
+  dns_zone_role: ["DNS Zone Contributor", SERVICE_IDENTITY],
   dependency_reader_role: [ownRole("dependency_reader"), SERVICE_IDENTITY],
   event_deployer_role: ["{event_deployer_definition.id}", undefined, "{storage_account.id}"],
   identity_operator_role: ["Managed Identity Operator", undefined, "{event_identity.id}"],

@@ -15,6 +15,41 @@ const STORAGE = "Microsoft.Storage/storageAccounts";
  */
 export const BUILT_IN_ROLES: readonly Role[] = [
   {
+    id: "befefa01-2a29-4197-83a8-272ff33ce314",
+    name: "DNS Zone Contributor",
+    actions: [
+      "Microsoft.Authorization/*/read",
+      "Microsoft.Insights/alertRules/*",
+      "Microsoft.Network/dnsZones/*",
+      "Microsoft.ResourceHealth/availabilityStatuses/read",
+      "Microsoft.Resources/deployments/*",
+      "Microsoft.Resources/subscriptions/resourceGroups/read",
+      "Microsoft.Support/*",
+    ],
+    dataActions: [],
+  },
+  {
+    id: "a4417e6f-fecd-4de8-b567-7b0420556985",
+    name: "Key Vault Certificates Officer",
+    actions: [
+      "Microsoft.Authorization/*/read",
+      "Microsoft.Insights/alertRules/*",
+      "Microsoft.Resources/deployments/*",
+      "Microsoft.Resources/subscriptions/resourceGroups/read",
+      "Microsoft.Support/*",
+      "Microsoft.KeyVault/checkNameAvailability/read",
+      "Microsoft.KeyVault/deletedVaults/read",
+      "Microsoft.KeyVault/locations/*/read",
+      "Microsoft.KeyVault/vaults/*/read",
+      "Microsoft.KeyVault/operations/read",
+    ],
+    dataActions: [
+      "Microsoft.KeyVault/vaults/certificatecas/*",
+      "Microsoft.KeyVault/vaults/certificates/*",
+      "Microsoft.KeyVault/vaults/certificatecontacts/write",
+    ],
+  },
+  {
     id: "b7e6dc6d-f1e8-4753-8033-0f276bb0955b",
     name: "Storage Blob Data Owner",
     actions: [`${STORAGE}/blobServices/containers/*`, `${STORAGE}/blobServices/generateUserDelegationKey/action`],

@@ -47,6 +47,10 @@ const LOCAL_SETTINGS = new Set([
  */
 const SAMPLES: [placeholder: RegExp, sample: string][] = [
   [
+    /acme_dns_zone_ids/,
+    "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-dns/providers/Microsoft.Network/dnsZones/sample.example",
+  ],
+  [
     /^\{(identity\.client_id|tenant_id|watched_subscription_ids|entra_api_client_id|deployer_object_id\} is given \?.*)\}$/,
     "00000000-0000-4000-8000-000000000000",
   ],
@@ -142,6 +146,7 @@ const CONDITIONAL_SETTINGS: Record<string, [value: string, condition: string]> =
     // The common text has no parentheses: everything after the first `and not` is negated.
     "{network_enabled} and not {network_enabled} and not {function_subnet_resource_id} is given and {nat_gateway_enabled}",
   ],
+  ACME_DNS_ZONE_IDS: ["join(,, {acme_dns_zone_ids})", "{acme_dns_zone_ids} is given"],
   DEPENDENCY_LITERAL_SCAN: ["true", "{literal_scan_subscription_ids} is given"],
 };
 

@@ -134,7 +134,8 @@ resource "azurerm_function_app_flex_consumption" "function_app" {
     var.network_enabled && !local.nat_gateway_created ? { OUTBOUND_SUBNET_ID = local.function_subnet_id } : {},
     var.private_target_hosts == "" ? {} : { PRIVATE_TARGET_HOSTS = var.private_target_hosts },
     var.handover_key_vault_url == "" ? {} : { HANDOVER_KEY_VAULT_URL = var.handover_key_vault_url },
-    length(var.literal_scan_subscription_ids) == 0 ? {} : { DEPENDENCY_LITERAL_SCAN = "true" }
+    length(var.literal_scan_subscription_ids) == 0 ? {} : { DEPENDENCY_LITERAL_SCAN = "true" },
+    length(var.acme_dns_zone_ids) == 0 ? {} : { ACME_DNS_ZONE_IDS = join(",", var.acme_dns_zone_ids) }
   )
 
   # The app starts when it is created. Without its roles and, in a private network, its endpoints, it would fail until it is

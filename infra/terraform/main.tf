@@ -93,3 +93,19 @@ module "literal_scan" {
   environment_name                   = var.environment_name
   literal_scanner_role_definition_id = var.literal_scanner_role_definition_id
 }
+
+module "certificate_dns_zones" {
+  source   = "./certificate-dns-zone"
+  for_each = toset(var.acme_dns_zone_ids)
+
+  zone_id      = each.value
+  principal_id = azurerm_user_assigned_identity.identity.principal_id
+}
+
+module "certificate_vaults" {
+  source   = "./certificate-vault"
+  for_each = toset(var.certificate_vault_ids)
+
+  vault_id     = each.value
+  principal_id = azurerm_user_assigned_identity.identity.principal_id
+}

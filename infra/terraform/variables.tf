@@ -191,6 +191,28 @@ variable "literal_scanner_role_definition_id" {
   }
 }
 
+variable "acme_dns_zone_ids" {
+  description = "Ids of DNS zones in which the service proves names to certificate authorities (PRO). Empty: none."
+  type        = list(string)
+  default     = []
+
+  validation {
+    condition     = alltrue([for id in var.acme_dns_zone_ids : can(regex("(?i)^/subscriptions/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/resourceGroups/[^/]+/providers/Microsoft.Network/dnszones/[^/]+$", id))])
+    error_message = "acme_dns_zone_ids must hold ids of DNS zones."
+  }
+}
+
+variable "certificate_vault_ids" {
+  description = "Ids of key vaults whose certificates the service may renew (PRO). Empty: none."
+  type        = list(string)
+  default     = []
+
+  validation {
+    condition     = alltrue([for id in var.certificate_vault_ids : can(regex("^/subscriptions/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/resourceGroups/[^/]+/providers/Microsoft.KeyVault/vaults/[^/]+$", id))])
+    error_message = "certificate_vault_ids must hold ids of key vaults."
+  }
+}
+
 variable "bootstrap_admin_username" {
   description = "User name of the first administrator. make-secrets.ts creates the password and stores it in the vault."
   type        = string

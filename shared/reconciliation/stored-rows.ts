@@ -20,6 +20,10 @@ import * as applications from "../applications/application.ts";
 import { Approvals } from "../approvals/approval.ts";
 import * as audit from "../audit/rows.ts";
 import * as b2c from "../b2c/tenant.ts";
+import { AuthorityRows } from "../certificate-renewal/authority.ts";
+import { Budgets, Pauses } from "../certificate-renewal/budgets.ts";
+import { Policies as RenewalPolicies, Schedules } from "../certificate-renewal/policy.ts";
+import { RenewalPointers, Renewals } from "../certificate-renewal/renewal.ts";
 import { ENDPOINTS, Endpoints } from "../certificates/endpoint.ts";
 import * as compliance from "../compliance/compliance-rows.ts";
 import * as usage from "../dependencies/logs/rows.ts";
@@ -267,6 +271,15 @@ export const OTHER_ROWS: readonly StoredKind[] = [
   rows(dependencies.UnitWorks, "run:*", "*"),
   rows(usage.WorkspaceRows, "workspaces", "*"),
   rows(Endpoints, ENDPOINTS, "e|*"),
+  rows(AuthorityRows, "authorities", "*", (key) => !key.startsWith("secret|")),
+  rows(secretRows("CertificateRenewals"), "authorities", "secret|*"),
+  rows(RenewalPolicies, "policies", "*"),
+  rows(Schedules, "schedules", "*"),
+  rows(Renewals, "renewals", "r|*"),
+  rows(RenewalPointers, "renewals", "u|*"),
+  rows(RenewalPointers, "renewals", "d|*"),
+  rows(Budgets, "budgets", "*"),
+  rows(Pauses, "pauses", "*"),
   rows(usage.AssetUses, "*", "a|*"),
   rows(usage.VaultUses, "*", "v|*", (_key, partition) => partition !== "unused"),
   rows(usage.SignIns, "*", "s|*"),

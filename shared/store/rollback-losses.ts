@@ -28,6 +28,13 @@ const LOSSES: readonly Loss[] = [
       `Rotations of vault keys that have not ended: ${count}. This build doesn't continue them. Keys keep their versions.`,
   },
   {
+    table: "CertificateRenewals",
+    upTo: "b545d8e2",
+    isIn: ({ runId, assetId, endedAt }) => runId !== undefined && assetId !== undefined && endedAt === undefined,
+    line: (count) =>
+      `Renewals of certificates that have not ended: ${count}. This build can't continue them, and leaves their DNS records and pending operations. Wait until they have ended first.`,
+  },
+  {
     table: "Rotations",
     upTo: "b545d8e2",
     isIn: ({ loginId, endedAt }) => loginId !== undefined && endedAt === undefined,

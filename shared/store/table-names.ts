@@ -17,6 +17,7 @@ export const TABLE_NAMES = [
   "AuditStreams",
   "B2c",
   "CertificateEndpoints",
+  "CertificateRenewals",
   "Compliance",
   "Dependencies",
   "Devops",

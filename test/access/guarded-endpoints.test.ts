@@ -15,6 +15,7 @@ const GUARDED = [
   "DELETE /auth/users/{user_id}",
   "DELETE /auth/users/{user_id}/second-factor",
   "POST /api/assets/dependencies/rotate/{secret_id}",
+  "POST /api/automation/certificates/{asset_id}/revoke",
   "POST /api/automation/rotation/apps/{app_id}/matches/confirm",
   "POST /api/automation/rotation/apps/{app_id}/secretless",
   "POST /api/automation/rotation/credentials",
@@ -63,6 +64,17 @@ const NOT_GUARDED: Record<string, string[]> = {
   "adds a version to a key, whose private part never leaves Key Vault, or decides when Key Vault does so": [
     "POST /api/automation/keys/{asset_id}/rotate",
     "PUT /api/automation/keys/{asset_id}/rotation-policy",
+  ],
+  "orders or configures certificates, whose private keys never leave their vault": [
+    "POST /api/automation/certificates",
+    "POST /api/automation/certificates/{asset_id}/renew",
+    "POST /api/automation/certificates/renewals/{run_id}/cancel",
+    "PUT /api/automation/certificates/{asset_id}/policy",
+    "DELETE /api/automation/certificates/{asset_id}/policy",
+    "POST /api/automation/certificates/authorities",
+    "POST /api/automation/certificates/authorities/test",
+    "PUT /api/automation/certificates/authorities/{authority_id}",
+    "DELETE /api/automation/certificates/authorities/{authority_id}",
   ],
   "sends names and dates, never the value of a secret": [
     "POST /alerts/rules",

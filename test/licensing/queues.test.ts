@@ -13,6 +13,7 @@ const STARTING_MESSAGES: Record<string, object[]> = {
   "b2c-tenants": [{ tenantId: ID }],
   "credentials-discover": [],
   "dependencies-discover": [{ mode: "full" }, { mode: "changes" }],
+  "certificate-renewals": [{ runId: "01M83W0CN6SDG6BGCAGDABN0C3" }],
   "endpoint-checks": [{ keys: ["e|kv-one|www|p0"] }],
   "key-rotations": [],
   "rotation-due": [{ appId: ID }],

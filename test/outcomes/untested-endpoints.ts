@@ -63,6 +63,20 @@ export const UNTESTED_ENDPOINTS: Record<string, string> = {
       (endpoint) => [endpoint, "needs a database server: test/rotation/database-login-http.test.ts"],
     ),
   ),
+  "POST /api/automation/certificates/authorities/test": "reads only",
+  ...Object.fromEntries(
+    [
+      "POST /api/automation/certificates",
+      "POST /api/automation/certificates/{asset_id}/renew",
+      "POST /api/automation/certificates/renewals/{run_id}/cancel",
+      "POST /api/automation/certificates/{asset_id}/revoke",
+      "POST /api/automation/certificates/authorities",
+      "PUT /api/automation/certificates/authorities/{authority_id}",
+      "DELETE /api/automation/certificates/authorities/{authority_id}",
+      "PUT /api/automation/certificates/{asset_id}/policy",
+      "DELETE /api/automation/certificates/{asset_id}/policy",
+    ].map((endpoint) => [endpoint, "needs a certificate authority: test/certificate-renewal"]),
+  ),
   "POST /api/automation/rotation/discover": "has fault tests in test/applications/faults.test.ts",
   ...Object.fromEntries(
     ["features", "logging", "alert-defaults", "retention", "compliance-policy", "automation"].map((category) => [

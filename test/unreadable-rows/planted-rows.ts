@@ -8,6 +8,17 @@ import { TABLE as APPLICATIONS, Runs as ApplicationRuns } from "../../shared/app
 import { APPROVALS, Approvals } from "../../shared/approvals/approval.ts";
 import { KEYS_PARTITION, PURGES_PARTITION, RecordRow, ROLLBACK } from "../../shared/audit/rows.ts";
 import * as b2c from "../../shared/b2c/tenant.ts";
+import { AUTHORITIES, AuthorityRows, DEFAULT_BUDGET } from "../../shared/certificate-renewal/authority.ts";
+import { BUDGETS, Budgets, budgetKey, PAUSES, Pauses } from "../../shared/certificate-renewal/budgets.ts";
+import {
+  policyKey,
+  POLICIES as RENEWAL_POLICIES,
+  Policies as RenewalPolicies,
+  SCHEDULES,
+  Schedules,
+} from "../../shared/certificate-renewal/policy.ts";
+import { RENEWALS, RenewalPointers, Renewals, stepsOf } from "../../shared/certificate-renewal/renewal.ts";
+import { dueKey, recordKey, unfinishedKey } from "../../shared/certificate-renewal/rows.ts";
 import { addedKey, ENDPOINTS, Endpoints } from "../../shared/certificates/endpoint.ts";
 import * as compliance from "../../shared/compliance/compliance-rows.ts";
 import * as usage from "../../shared/dependencies/logs/rows.ts";
@@ -296,6 +307,62 @@ async function plantAutomation(tables: Tables, vaultName: string): Promise<void>
     targets: [],
     ...CHANGED,
   });
+
+  const certificate = { vaultName, vaultId: "/vault", certificate: "one", assetId: `${vaultName}.certificate.one` };
+  const accountKey = { id: `${ID}-planted`, version: "1" };
+  await tables.put(secretRows(AuthorityRows.table), AUTHORITIES, `secret|${accountKey.id}`, { since: SINCE });
+  await tables.put(AuthorityRows, AUTHORITIES, ID, {
+    authorityId: ID,
+    name: "One",
+    directoryUrl: "https://one.example/directory",
+    contacts: [],
+    ...DEFAULT_BUDGET,
+    accountKey,
+    accountUrl: "https://one.example/account/1",
+    createdAt: SINCE,
+    ...CHANGED,
+  });
+  await tables.put(RenewalPolicies, RENEWAL_POLICIES, policyKey(certificate.assetId), {
+    ...certificate,
+    automatic: false,
+    trigger: "lifetimeShare",
+    lifetimeShare: 67,
+    key: { keyType: "RSA", keySize: 2048, reuseKey: false },
+    ...CHANGED,
+  });
+  await tables.put(Schedules, SCHEDULES, policyKey(certificate.assetId), {
+    assetId: certificate.assetId,
+    version: "1",
+    windowStart: 0,
+    windowEnd: 0,
+    checkAgainAt: 0,
+    failures: 0,
+    notBefore: 0,
+  });
+  await tables.put(Renewals, RENEWALS, recordKey(ID), {
+    ...certificate,
+    runId: ID,
+    kind: "renew",
+    method: "acme",
+    automatic: false,
+    dnsNames: [],
+    exportable: true,
+    tags: {},
+    status: "completed",
+    steps: stepsOf("acme"),
+    challenges: [],
+    failures: 0,
+    dueAt: UNTIL,
+    createdAt: SINCE,
+    requestedBy: "admin",
+    requestId: ID,
+    endedAt: SINCE,
+    writeId: ID,
+  });
+  await tables.put(RenewalPointers, RENEWALS, unfinishedKey(certificate.assetId), { runId: ID });
+  await tables.put(RenewalPointers, RENEWALS, dueKey({ runId: ID, dueAt: UNTIL }), { runId: ID });
+  await tables.put(Budgets, BUDGETS, budgetKey(ID, "one.example"), { uses: [] });
+  await tables.put(Pauses, PAUSES, ID, { until: SINCE });
 
   const { SYNC } = sync;
   await tables.put(sync.Leases, SYNC, sync.leaseKey(ID), { owner: "planted", free: true });

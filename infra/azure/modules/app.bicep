@@ -48,6 +48,7 @@ param additionalSettings object
 param privateTargetHosts string
 param handoverKeyVaultUrl string
 param literalScanSubscriptionIds string[]
+param acmeDnsZoneIds string[]
 
 var name = 'func-${environmentName}-${suffix}'
 
@@ -222,7 +223,8 @@ resource appSettings 'Microsoft.Web/sites/config@2024-11-01' = {
     networkEnabled && !natGatewayCreated ? { OUTBOUND_SUBNET_ID: functionSubnetId } : {},
     empty(privateTargetHosts) ? {} : { PRIVATE_TARGET_HOSTS: privateTargetHosts },
     empty(handoverKeyVaultUrl) ? {} : { HANDOVER_KEY_VAULT_URL: handoverKeyVaultUrl },
-    empty(literalScanSubscriptionIds) ? {} : { DEPENDENCY_LITERAL_SCAN: 'true' }
+    empty(literalScanSubscriptionIds) ? {} : { DEPENDENCY_LITERAL_SCAN: 'true' },
+    empty(acmeDnsZoneIds) ? {} : { ACME_DNS_ZONE_IDS: join(acmeDnsZoneIds, ',') }
   )
   dependsOn: [vaultReferenceRole]
 }

@@ -1,6 +1,7 @@
 // Types and helpers that all routes of the simulated Azure Resource Manager share.
 
 import type { Authorization } from "../authorization.ts";
+import type { DnsZones } from "../dns/zones.ts";
 import type { IncomingRequest, ServiceResponse } from "../http.ts";
 import type { Claims, Tokens } from "../tokens.ts";
 import type { Vault } from "../vaults/vault.ts";
@@ -26,6 +27,7 @@ export interface ArmOptions {
   operations: Operations;
   /** Keys of storage accounts and other resources that have two. */
   keys: ResourceKeys;
+  zones: DnsZones;
   /** Returns the URL of a host of this cloud. */
   originOf(host: string): string;
   /** Rules of the subscriptions for deployments. */

@@ -5,6 +5,7 @@ import { bearerToken, type Claims, type Tokens } from "../tokens.ts";
 import type { Vault } from "../vaults/vault.ts";
 import type { Subscription } from "../vaults/vault-store.ts";
 import { deploymentRoute } from "./deployment-secrets.ts";
+import { dnsRoute } from "./dns-routes.ts";
 import { governanceRoute } from "./governance-routes.ts";
 import { locations, vaultItems } from "./lists.ts";
 import { type ArmOptions, failure, KEY_VAULT_VERSIONS, page, type Route } from "./request-context.ts";
@@ -27,6 +28,7 @@ export function arm(options: ArmOptions): Service {
       deploymentRoute(options, request) ??
       (request.method === "GET" ? readRoute(options, request) : undefined) ??
       governanceRoute(options, request) ??
+      dnsRoute(options, request) ??
       resourcesRoute(options, request);
     if (matchedRoute === undefined) return undefined;
     const { versions, answer, ...operation } = matchedRoute;

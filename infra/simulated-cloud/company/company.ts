@@ -34,8 +34,18 @@ export interface CompanySubscription {
   /** Resources other than vaults. */
   resources?: CompanyResource[];
   roleAssignments?: CompanyRoleAssignment[];
+  dnsZones?: CompanyDnsZone[];
   /** Number of additional web apps that are generated on demand, for load tests. */
   generate?: { sites?: number };
+}
+
+/** A public DNS zone of Azure DNS. */
+export interface CompanyDnsZone {
+  /** Such as `acme.example`. */
+  name: string;
+  resourceGroup: string;
+  /** Record sets besides the zone's name servers. Names are relative to the zone. */
+  records?: { name: string; type: "A" | "CNAME" | "TXT"; values: string[] }[];
 }
 
 export interface CompanyVault {

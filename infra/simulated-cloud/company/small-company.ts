@@ -35,6 +35,17 @@ export const smallCompany: Company = {
         },
         { name: "kv-shop-empty" },
       ],
+      dnsZones: [
+        {
+          name: "acme.example",
+          resourceGroup: "rg-dns",
+          records: [
+            // The challenges of this name are in a zone of their own.
+            { name: "_acme-challenge.shop", type: "CNAME", values: ["shop.challenges.acme.example."] },
+          ],
+        },
+        { name: "challenges.acme.example", resourceGroup: "rg-dns" },
+      ],
     },
   ],
   devops: {

@@ -18,6 +18,11 @@ export class KeyVaultJson {
     this.#certificates = certificates;
   }
 
+  /** Returns the address of an object of the vault. */
+  idOf(path: string): string {
+    return `${this.#origin}/${path}`;
+  }
+
   /** Returns a list entry: without version in its ID and without value. */
   listItem<K extends AssetKind>(kind: K, entry: Page<K>["items"][number]): object {
     const { item } = entry;
@@ -127,8 +132,11 @@ export class KeyVaultJson {
     const version = current(certificate);
     const { type = "RSA", size, curve } = version.shape;
     const { action, percentage, daysBeforeExpiry } = certificate.renewal;
+    const id = `${this.#origin}/certificates/${certificate.name}/policy`;
+    const attributes = { enabled: true, created: version.created, updated: version.updated };
+    if (certificate.policy !== undefined) return { ...certificate.policy, id, attributes };
     return {
-      id: `${this.#origin}/certificates/${certificate.name}/policy`,
+      id,
       key_props: {
         exportable: certificate.exportable,
         kty: type,
@@ -154,7 +162,7 @@ export class KeyVaultJson {
         },
       ],
       issuer: { name: version.issuer, cert_transparency: false },
-      attributes: { enabled: true, created: version.created, updated: version.updated },
+      attributes,
     };
   }
 

@@ -3,6 +3,7 @@ import type { IncomingRequest, Service, ServiceResponse } from "../http.ts";
 import { bearerToken, type Claims } from "../tokens.ts";
 import { current } from "../vaults/items.ts";
 import type { Vault } from "../vaults/vault.ts";
+import { certificateOperationRoute, pendingBundle } from "./certificate-operations.ts";
 import { badParameter, keyVaultErrorResponses, missing, type Permission, unauthorized } from "./errors.ts";
 import { KeyVaultJson } from "./json.ts";
 import { rotateKey, updateRotationPolicy } from "./key-operations.ts";
@@ -33,7 +34,7 @@ const VERSIONS = new Set([
 const MAX_RESULTS = 25;
 
 /** An operation of the data plane. */
-interface Route {
+export interface Route {
   operation: string;
   permission: Permission;
   name?: string;
@@ -131,6 +132,8 @@ function route(request: IncomingRequest): Route | undefined {
   const { method } = request;
   const segments = request.segments.at(-1) === "" ? request.segments.slice(0, -1) : request.segments;
   const [root = "", name, second, ...more] = segments;
+  const operationRoute = certificateOperationRoute(method, segments);
+  if (operationRoute !== undefined) return operationRoute;
   if (more.length > 0) return undefined;
   if (root === "deletedsecrets") return deletedRoute(method, name, second);
   if (root !== "secrets" && root !== "keys" && root !== "certificates") return undefined;
@@ -294,6 +297,8 @@ function get({ vault, json, name, version }: VaultCall, kind: AssetKind): Servic
       : version === undefined || version === ""
         ? current<(typeof item.versions)[number]>(item as never)
         : item.versions.find((one) => one.id === version);
+  if (item === undefined && kind === "certificates" && vault.certificateOperations.has(name.toLowerCase()))
+    return { status: 200, body: pendingBundle(vault, json, name) };
   if (item === undefined || selected === undefined) {
     const noun = kind === "secrets" ? "secret" : kind === "keys" ? "key" : "certificate";
     const code = kind === "secrets" ? "SecretNotFound" : kind === "keys" ? "KeyNotFound" : "CertificateNotFound";

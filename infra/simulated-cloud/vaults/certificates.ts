@@ -20,11 +20,12 @@ const PUBLIC_AUTHORITIES = ["DigiCert", "GlobalSign", "LetsEncrypt"];
  * valid.
  */
 export class CertificateMaker {
-  readonly #signingKey: KeyObject;
+  /** Signs for every issuer. */
+  readonly signingKey: KeyObject;
   readonly #derCache = new Map<string, Buffer>();
 
   constructor(signingKey: KeyObject) {
-    this.#signingKey = signingKey;
+    this.signingKey = signingKey;
   }
 
   /** Returns a certificate as DER. */
@@ -51,8 +52,8 @@ export class CertificateMaker {
       serial: Buffer.from(versionFrom(version.id), "hex"),
       notBefore: new Date((version.notBefore ?? version.created) * 1000),
       notAfter: new Date((version.expires ?? version.created) * 1000),
-      publicKey: usesSigningKey ? createPublicKey(this.#signingKey) : publicKey(version.shape, name),
-      signingKey: this.#signingKey,
+      publicKey: usesSigningKey ? createPublicKey(this.signingKey) : publicKey(version.shape, name),
+      signingKey: this.signingKey,
       dnsNames: version.dnsNames,
       timestamps: PUBLIC_AUTHORITIES.includes(authority),
     });

@@ -3,6 +3,7 @@
 import { X509Certificate } from "node:crypto";
 import type { CompanyCertificate, CompanyKey, CompanySecret, KeySpec } from "../company/company.ts";
 import { versionFrom } from "./identifiers.ts";
+import type { CertificatePolicyJson } from "./vault.ts";
 
 /** One version of a secret, key or certificate. Times are Unix seconds, as in Key Vault's API. */
 export interface Version {
@@ -54,6 +55,8 @@ export interface Key extends Item<KeyVersion> {
 export interface Certificate extends Item<CertificateVersion> {
   renewal: NonNullable<CompanyCertificate["renewal"]>;
   exportable: boolean;
+  /** Policy that a request set. Undefined: it follows from the current version. */
+  policy?: CertificatePolicyJson;
   /** Number of the shared X.509 certificate that a generated certificate has, instead of one of its own. */
   shared?: number;
 }

@@ -193,7 +193,8 @@ export class VaultStore {
   setRenewal(vault: string, certificate: string, renewal: Certificate["renewal"]): boolean {
     const item = this.#existingVault(vault).collections.certificates.get(certificate);
     if (item === undefined) return false;
-    this.putItem(vault, "certificates", { ...item, renewal });
+    const { policy: _, ...rest } = item;
+    this.putItem(vault, "certificates", { ...rest, renewal });
     return true;
   }
 
@@ -323,7 +324,7 @@ export class VaultStore {
   #applySubscription(declared: CompanySubscription): void {
     const id = subscriptionId(declared);
     // Resources, role assignments and generated resources are in other stores (arm/resource-store.ts).
-    const { vaults = [], resources: _, roleAssignments: __, generate: ___, ...settings } = declared;
+    const { vaults = [], resources: _, roleAssignments: __, generate: ___, dnsZones: ____, ...settings } = declared;
     const previousSubscription = this.subscriptions.get(id);
     this.subscriptions.set(id, { id, declared: settings, vaults: previousSubscription?.vaults ?? new Set() });
     for (const vault of vaults) this.#applyVault(vault, id, this.#base);
@@ -364,7 +365,8 @@ function itemFrom<K extends AssetKind>(
   return kind === "keys" ? keyFrom(declared, vault, age) : certificateFrom(declared, vault, age);
 }
 
-function subscriptionId(declared: CompanySubscription): string {
+/** Returns the ID of a declared subscription, in lower case. */
+export function subscriptionId(declared: CompanySubscription): string {
   return (declared.id ?? guidFrom(`subscription ${declared.name}`)).toLowerCase();
 }
 

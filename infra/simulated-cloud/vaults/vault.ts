@@ -23,6 +23,38 @@ export interface DeletedSecret {
   deletedAt: number;
 }
 
+/** The operation that creates a version of a certificate. */
+export interface CertificateOperation {
+  name: string;
+  requestId: string;
+  /** The body of the request that started the operation. */
+  request: { policy: CertificatePolicyJson; tags?: Record<string, string> };
+  status: "inProgress" | "cancelled" | "completed";
+  cancellationRequested: boolean;
+  /** DER of the signing request. */
+  csr: Buffer;
+  /** SPKI of the key pair, DER. */
+  publicKey: Buffer;
+}
+
+/** The members of a certificate's policy that operations use: https://learn.microsoft.com/rest/api/keyvault/certificates */
+export interface CertificatePolicyJson {
+  key_props?: { kty?: string; key_size?: number; crv?: string; exportable?: boolean; reuse_key?: boolean };
+  secret_props?: { contentType?: string };
+  x509_props?: {
+    subject?: string;
+    sans?: { dns_names?: string[] };
+    validity_months?: number;
+    ekus?: string[];
+    key_usage?: string[];
+  };
+  issuer?: { name?: string };
+  lifetime_actions?: {
+    trigger?: { lifetime_percentage?: number; days_before_expiry?: number };
+    action?: { action_type?: string };
+  }[];
+}
+
 /** Number of different X.509 certificates among the generated certificates. The others repeat these under other names. */
 const SHARED_CERTIFICATES = 16;
 
@@ -33,6 +65,8 @@ export class Vault {
   readonly createdAt: Date;
   readonly collections: { [K in AssetKind]: Collection<ItemOf[K]> };
   readonly deletedSecrets = new Map<string, DeletedSecret>();
+  /** Operations that create certificates, by name in lower case. They are lost when the cloud stops. */
+  readonly certificateOperations = new Map<string, CertificateOperation>();
 
   /** @param moment The time from which the days of the declaration count, and the default age of an item. */
   constructor(declared: CompanyVault, subscriptionId: string, moment: Moment) {

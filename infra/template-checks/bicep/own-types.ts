@@ -31,6 +31,8 @@ const LOCATED = [required("location", "string"), property("tags", "Tags")];
  * https://learn.microsoft.com/azure/templates/<type>/<version>
  */
 export const OWN_TYPES: ResourceType[] = [
+  // Only named, by the role assignment on it.
+  resourceType("Microsoft.Network/dnsZones@2018-05-01", LOCATED, {}),
   // The newest schema in @azure/mcp 2.0.5 is 2024-11-01, which Azure will retire (api-versions.ts).
   resourceType("Microsoft.KeyVault/vaults@2026-02-01", [...LOCATED, required("properties", "VaultProperties")], {
     VaultProperties: [

@@ -234,9 +234,9 @@ class FileDeployment {
       .map(snake)
       .join("_");
     if (member === "name") return name;
-    // A file that is deployed on its own reads resources that exist.
-    if (member === "id" && resource.existing && !this.#context.isService)
-      return this.#existingId(resource, name, names);
+    // A file that is deployed on its own, and those of the renewal of certificates, read resources that exist.
+    const isForeign = !this.#context.isService || this.#file.path.startsWith("infra/azure/certificates/");
+    if (member === "id" && resource.existing && isForeign) return this.#existingId(resource, name, names);
     return `<${snake(resource.name)}${resource.loop ? `(${name})` : ""}.${member}>`;
   }
 

@@ -32,6 +32,8 @@ const CUSTOM_ROLE = "/providers/Microsoft.Authorization/roleDefinitions";
 const SERVICE_GROUP = `/subscriptions/55555555-5555-4555-8555-555555555555/resourceGroups/rg-service`;
 const ROTATED = `/subscriptions/66666666-6666-4666-8666-666666666666/resourceGroups/rg-rotated`;
 const KEYS = `/subscriptions/88888888-8888-4888-8888-888888888888/resourceGroups/rg-keys`;
+const ZONE = `/subscriptions/bbbbbbbb-1111-4111-8111-bbbbbbbbbbbb/resourceGroups/rg-dns/providers/Microsoft.Network/dnsZones/sample.example`;
+const RENEWED = `/subscriptions/cccccccc-1111-4111-8111-cccccccccccc/resourceGroups/rg-vaults/providers/Microsoft.KeyVault/vaults/kv-renewed`;
 const WORKSPACE_GROUP = "rg-logs";
 const MANAGEMENT_GROUP = "mg-company";
 
@@ -62,6 +64,8 @@ const OPTIONS = {
   rotationResourceGroupIds: [ROTATED],
   rotationKeyKinds: { [KEYS]: ROTATED_KINDS },
   literalScanSubscriptionIds: [WATCHED],
+  acmeDnsZoneIds: [ZONE],
+  certificateVaultIds: [RENEWED],
   operatorEmailAddresses: ["operator@sample.example"],
   allowedIpRanges: ["203.0.113.0/24"],
   diagnosticSettingsEnabled: true,
@@ -264,6 +268,8 @@ export const SCOPES: Record<string, readonly string[]> = {
   key_rotator_role: [KEYS],
   literal_scanner_definition: [`/subscriptions/${WATCHED}`],
   literal_scanner_role: [`/subscriptions/${WATCHED}`],
+  dns_zone_role: [ZONE],
+  certificates_officer_role: [RENEWED],
   secrets_user_role: [`/subscriptions/${WATCHED}`],
   ...Object.fromEntries(
     ["key_vault_reader_role", "inventory_reader_role", "dependency_reader_role"].map((symbol) => [

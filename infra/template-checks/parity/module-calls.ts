@@ -75,7 +75,8 @@ function compareCalls(files: ReadonlyMap<string, BicepFile>, modules: readonly T
     const each = block.attributes.get("for_each")?.value;
     // `toset(list)`: only the list is compared.
     const list = each?.kind === "call" ? each.args[0] : each;
-    const scope = block.attributes.get("scope")?.value;
+    // A module for one resource is called with its id.
+    const scope = ["scope", "zone_id", "vault_id"].map((name) => block.attributes.get(name)?.value).find(Boolean);
     const isItem = scope !== undefined && /^(\/subscriptions\/)?\{each\.(key|value)\}$/.test(fromTerraform(scope));
     const bicepList = call.loop && fromBicep(call.loop.over);
     // A filter of the list is the condition of the call (declared-resources.ts).

@@ -725,7 +725,8 @@ export const KINDS: Kind[] = [
     arm: "Microsoft.Authorization/roleAssignments",
     azurerm: "azurerm_role_assignment",
     pairs: [
-      pair("scope", "scope"),
+      // The modules of certificate renewals are called with the ids of their resources.
+      pair("scope", "scope", { "{each.value}": "{target.id}" }),
       pair("properties.roleDefinitionId", "role_definition_name"),
       pair("properties.principalId", "principal_id"),
       pair("properties.principalType", "principal_type"),

@@ -634,3 +634,53 @@ run "a_policy_of_a_management_group_with_a_long_name" {
 
   expect_failures = [var.environment_name]
 }
+
+run "acme_dns_zone_ids_that_are_names" {
+  command = plan
+
+  variables {
+    acme_dns_zone_ids = ["example.com"]
+  }
+
+  expect_failures = [var.acme_dns_zone_ids]
+}
+
+run "certificate_vault_ids_that_are_names" {
+  command = plan
+
+  variables {
+    certificate_vault_ids = ["kv-shop"]
+  }
+
+  expect_failures = [var.certificate_vault_ids]
+}
+
+run "a_zone_id_that_is_a_resource_group" {
+  command = plan
+
+  module {
+    source = "./certificate-dns-zone"
+  }
+
+  variables {
+    zone_id      = "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-apps"
+    principal_id = "33333333-3333-4333-8333-333333333333"
+  }
+
+  expect_failures = [var.zone_id]
+}
+
+run "a_vault_id_that_is_a_resource_group" {
+  command = plan
+
+  module {
+    source = "./certificate-vault"
+  }
+
+  variables {
+    vault_id     = "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-apps"
+    principal_id = "33333333-3333-4333-8333-333333333333"
+  }
+
+  expect_failures = [var.vault_id]
+}

@@ -227,7 +227,39 @@ const alerts = {
     .pipe(z.array(z.string().regex(/^[A-Za-z0-9.-]+:\d{1,5}$/, "must be a list of host:port")))
     .register(VALUE_FORMATS, { form: "host:port pairs, comma separated" })
     .default([])
-    .describe("Private hosts that users can configure as identity provider or sync target."),
+    .describe("Private hosts that users can configure as identity provider, sync target or certificate authority."),
+  ACME_DNS_ZONE_IDS: list
+    .pipe(
+      z.array(
+        z
+          .string()
+          .regex(
+            /^\/subscriptions\/[^/"\s]+\/resourceGroups\/[^/"\s]+\/providers\/Microsoft\.Network\/dnszones\/[^/"\s]+$/i,
+            "must be a list of resource ids of DNS zones",
+          ),
+      ),
+    )
+    .register(VALUE_FORMATS, { form: "resource ids of public DNS zones, comma separated" })
+    .default([])
+    .describe(
+      "DNS zones in which the service may write the records that certificate authorities ask for. Without zones, no certificate is renewed over ACME.",
+    ),
+  ACME_DNS_SERVERS: list
+    .pipe(
+      z.array(
+        z
+          .string()
+          .refine(
+            (server) => ipaddr.isValid(server.replace(/:\d{1,5}$/, "")),
+            "must be a list of IPv4 addresses such as 10.0.0.4 or 10.0.0.4:53",
+          ),
+      ),
+    )
+    .register(VALUE_FORMATS, { form: "IPv4 addresses with an optional port, comma separated" })
+    .default([])
+    .describe(
+      "DNS servers that the service asks for these records. Without servers: the name servers of the zone, for which the network must allow DNS.",
+    ),
   ENDPOINT_PORTS: list
     .pipe(
       z.array(
@@ -379,6 +411,9 @@ const schedules = {
   DEPENDENCIES_SCHEDULE: schedule.default("0 15 4 * * 0").describe("Read all dependencies."),
   DEPENDENCY_CHANGES_SCHEDULE: schedule.default("0 40 * * * *").describe("Read dependencies that may have changed."),
   ENDPOINT_CHECKS_SCHEDULE: schedule.default("0 50 * * * *").describe("Check the endpoints of certificates."),
+  CERTIFICATE_RENEWAL_SCHEDULE: schedule
+    .default("45 */10 * * * *")
+    .describe("Continue waiting renewals of certificates and start due ones."),
   DEPENDENCY_LITERAL_SCAN: flag
     .default(false)
     .describe("Searches app settings for plaintext copies of secrets when all dependencies are read."),

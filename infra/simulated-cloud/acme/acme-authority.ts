@@ -1,8 +1,8 @@
-import type { ErrorResponses, IncomingRequest, Operation, Service, ServiceResponse } from "./http.ts";
-import { retryAfter } from "./http.ts";
-import { versionFrom } from "./vaults/identifiers.ts";
-import type { CertificateVersion } from "./vaults/items.ts";
-import type { VaultStore } from "./vaults/vault-store.ts";
+import type { IncomingRequest, Operation, Service, ServiceResponse } from "../http.ts";
+import { versionFrom } from "../vaults/identifiers.ts";
+import type { CertificateVersion } from "../vaults/items.ts";
+import type { VaultStore } from "../vaults/vault-store.ts";
+import { type AcmeServer, errorResponses, problem } from "./acme-server.ts";
 
 /** A window in which a certificate should be renewed. ISO 8601. */
 interface SuggestedWindow {
@@ -14,17 +14,26 @@ interface SuggestedWindow {
 const RETRY_AFTER_SECONDS = 21_600;
 
 /**
- * Simulates the part of `LetsEncrypt` that says when to renew a certificate: ACME's directory and renewal information
- * (RFC 9773). It suggests a window from two thirds of the validity on that lasts a tenth of the validity.
+ * An ACME authority: its directory, the server that issues certificates, and renewal information (RFC 9773), also for the
+ * company's certificates of `LetsEncrypt`. It suggests a window from two thirds of the validity on that lasts a tenth of the validity.
  */
 export class AcmeAuthority {
   readonly #origin: string;
   readonly #resources: VaultStore;
   readonly #windows = new Map<string, SuggestedWindow>();
 
-  constructor(origin: string, resources: VaultStore) {
+  /** Issues certificates. */
+  readonly server: AcmeServer;
+
+  constructor(origin: string, resources: VaultStore, server: AcmeServer) {
     this.#origin = origin;
     this.#resources = resources;
+    this.server = server;
+  }
+
+  /** Address of the directory. */
+  get directory(): string {
+    return `${this.#origin}/directory`;
   }
 
   /** The setting ARI_DIRECTORIES of a client. */
@@ -36,18 +45,25 @@ export class AcmeAuthority {
   suggest(vault: string, certificate: string, window: SuggestedWindow): void {
     const version = this.#resources.vault(vault)?.collections.certificates.get(certificate)?.versions.at(-1);
     if (version === undefined) throw new Error(`Unknown certificate ${vault}/${certificate}`);
-    this.#windows.set(serialOf(version), window);
+    const { der } = version;
+    const issued = this.server.issued.find(
+      (one) => der !== undefined && one.pem.replaceAll(/-----.*-----|\n/g, "") === der,
+    );
+    this.#windows.set(issued?.id.split(".")[1] ?? serialOf(version), window);
   }
 
   readonly service: Service = (request) => this.#operation(request);
 
-  #operation({ method, segments, headers }: IncomingRequest): Operation | undefined {
+  #operation(request: IncomingRequest): Operation | undefined {
+    const { method, segments, headers } = request;
+    const ofServer = this.server.operation(request);
+    if (ofServer !== undefined) return ofServer;
     if (method !== "GET") return undefined;
     // RFC 8555, section 6.1. Pebble rejects such requests too.
     const reject = headers["user-agent"] ? undefined : () => problem(400, "malformed", "A User-Agent is required.");
     if (segments.length === 1 && segments[0] === "directory") {
-      const body = { renewalInfo: `${this.#origin}/renewal-info`, meta: { profiles: { classic: "", shortlived: "" } } };
-      return { name: "acme.directory", errorResponses, answer: reject ?? (() => ({ status: 200, body })) };
+      const answer = reject ?? (() => this.server.directory(`${this.#origin}/renewal-info`));
+      return { name: "acme.directory", errorResponses, answer };
     }
     if (segments.length !== 2 || segments[0] !== "renewal-info") return undefined;
     const id = segments[1]!;
@@ -55,6 +71,13 @@ export class AcmeAuthority {
   }
 
   #answer(id: string): ServiceResponse {
+    const issued = this.server.issued.find((one) => one.id === id);
+    if (issued !== undefined) {
+      const suggestedWindow =
+        this.#windows.get(id.split(".")[1]!) ??
+        defaultWindow({ notBefore: issued.notBefore, expires: issued.notAfter });
+      return { status: 200, headers: { "retry-after": String(RETRY_AFTER_SECONDS) }, body: { suggestedWindow } };
+    }
     const version = this.#find(id);
     if (version === undefined) return problem(404, "malformed", "No certificate has this identifier.");
     const suggestedWindow = this.#windows.get(serialOf(version)) ?? defaultWindow(version);
@@ -85,19 +108,10 @@ function serialOf(version: CertificateVersion): string {
   return Buffer.concat([Buffer.alloc(bytes[0]! & 0x80 ? 1 : 0), bytes]).toString("base64url");
 }
 
-function defaultWindow({ notBefore = 0, expires = 0 }: CertificateVersion): SuggestedWindow {
+function defaultWindow({
+  notBefore = 0,
+  expires = 0,
+}: Pick<CertificateVersion, "notBefore" | "expires">): SuggestedWindow {
   const atShare = (share: number) => new Date((notBefore + (expires - notBefore) * share) * 1000).toISOString();
   return { start: atShare(2 / 3), end: atShare(2 / 3 + 0.1) };
 }
-
-const problem = (status: number, type: string, detail: string): ServiceResponse => ({
-  status,
-  body: { type: `urn:ietf:params:acme:error:${type}`, detail, status },
-});
-
-const errorResponses: ErrorResponses = {
-  throttled: (seconds) => ({ ...problem(429, "rateLimited", "Too many requests."), headers: retryAfter(seconds) }),
-  denied: () => problem(403, "unauthorized", "Not allowed."),
-  firewalled: () => problem(403, "unauthorized", "Not allowed."),
-  failed: (status) => problem(status, "serverInternal", "The authority failed."),
-};
