@@ -73,10 +73,15 @@ function createServer({ tools, caller, version }: McpRequest): Server {
 }
 
 const describe = ({ name, title, description, inputSchema, readOnly }: Tool): ListToolsResult["tools"][number] => ({
-  ...{ name, title, description },
-  // A JSON Schema is JSON, which the type of its members does not say.
+  name,
+  title,
+  description,
   inputSchema: inputSchema as unknown as ListToolsResult["tools"][number]["inputSchema"],
-  annotations: { readOnlyHint: readOnly, destructiveHint: false, openWorldHint: false },
+  annotations: {
+    readOnlyHint: readOnly,
+    destructiveHint: false,
+    openWorldHint: false,
+  },
 });
 
 /** Calls a tool and records the call in the audit log. Equal calls of a caller within a minute share an entry. */

@@ -153,7 +153,10 @@ function changingTools(endpoints: Endpoints): Tool[] {
           return { text: answerText("list_changes", change, false) };
         }
         const items = (await callable(proposable, caller)).map(({ name, method, route, summary }) => ({
-          ...{ name, method, path: `/${route}`, summary },
+          name,
+          method,
+          path: `/${route}`,
+          summary,
         }));
         return { text: JSON.stringify({ items }) };
       },
@@ -207,7 +210,9 @@ async function propose(proposable: Endpoints, given: Record<string, unknown>, ca
       endpoint: endpoint.name,
       summary: endpoint.summary,
       method: endpoint.method,
-      ...{ path, params, query },
+      path,
+      params,
+      query,
       ...(bodyText !== undefined && { body: bodyText }),
       dryRun: dryRunText,
       ...(dryRunEtag !== undefined && { dryRunEtag }),

@@ -314,27 +314,7 @@ export function createAutomation(deps: {
   });
   const rotationNotices = createRotationNotices({ tables, clock, log, settings, licensed, policies, rotations });
 
-  const secretless = createSecretless({ applications, matches, dependencies, sync, cloud: config.cloud });
   const resourceGraph = createResourceGraph(arm);
-  const secretlessRuns = createSecretlessRuns({
-    tables,
-    queues,
-    audit,
-    graph,
-    devops,
-    exchange: createExchangeProof(config),
-    report: (appId) => secretless.report(appId),
-    claimsOf: (consumer) => readWorkloadClaims(resourceGraph, consumer),
-    rotationOf: (appId) => rotations.unfinishedOf(appId),
-    parseConnection(id) {
-      const { projectId, connectionId } = parseDevopsId(id) ?? {};
-      return projectId === undefined || connectionId === undefined ? undefined : { projectId, connectionId };
-    },
-    inventory: { applicationChanged: (application) => applications.requestRefresh(application) },
-    clock,
-    randomness,
-    log,
-  });
 
   return {
     dependencies,
@@ -354,11 +334,38 @@ export function createAutomation(deps: {
       consumers: createKeyConsumerReader({ dependencies, arm, config }),
       vaultChanged: (vaultName) => deps.rescans.requestForChange(vaultName),
     }),
-    secretless,
-    secretlessRuns,
+    ...createReplacements({ ...deps, matches, dependencies, rotations, resourceGraph }),
     sharedKeys: createSharedKeys({ arm, resourceGraph, units: azureEdges.units, credentials, clock }),
     keyPermissions: () =>
       readKeyPermissions({ roles: createRoleAssignments(arm), units: azureEdges.units, ownObjectId }),
     rotationNotices,
   };
+}
+
+/** Creates the report about replacing client secrets, and the runs that replace them. */
+function createReplacements(
+  deps: Omit<Parameters<typeof createSecretless>[0], "cloud"> &
+    Pick<Parameters<typeof createSecretlessRuns>[0], "tables" | "queues" | "audit" | "graph" | "devops"> &
+    Pick<Parameters<typeof createSecretlessRuns>[0], "clock" | "randomness" | "log"> & {
+      config: Config;
+      applications: Pick<ApplicationsService, "requestRefresh">;
+      rotations: Pick<Rotations, "unfinishedOf">;
+      resourceGraph: ReturnType<typeof createResourceGraph>;
+    },
+): Pick<AutomationServices, "secretless" | "secretlessRuns"> {
+  const { config, applications, rotations, resourceGraph } = deps;
+  const secretless = createSecretless({ ...deps, cloud: config.cloud });
+  const secretlessRuns = createSecretlessRuns({
+    ...deps,
+    exchange: createExchangeProof(config),
+    report: (appId) => secretless.report(appId),
+    claimsOf: (consumer) => readWorkloadClaims(resourceGraph, consumer),
+    rotationOf: (appId) => rotations.unfinishedOf(appId),
+    parseConnection(id) {
+      const { projectId, connectionId } = parseDevopsId(id) ?? {};
+      return projectId === undefined || connectionId === undefined ? undefined : { projectId, connectionId };
+    },
+    inventory: { applicationChanged: (application) => applications.requestRefresh(application) },
+  });
+  return { secretless, secretlessRuns };
 }

@@ -128,6 +128,17 @@ export function createKeys(folder: string): void {
   serverCertificate(folder);
 }
 
+/** Returns the tenant of the company, in which the service and the monitored applications are. */
+const ownTenant = (id: string, directory: Directory) => ({
+  id,
+  name: "Acme",
+  domain: "acme.example",
+  type: "AAD" as const,
+  directory,
+  keySets: [],
+  identityProviders: [],
+});
+
 /**
  * Starts a simulated cloud in this process. Port 1 serves TLS under names that end in `.localhost`: Entra, Azure Resource
  * Manager, Microsoft Graph, Key Vault, Communication Services e-mail, App Configuration, Azure DevOps and the other clouds that
@@ -215,16 +226,7 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
       caCertificate: readFileSync(cluster.authorityPath, "utf8"),
     },
   });
-  const ownTenant = {
-    id: state.tenantId,
-    name: "Acme",
-    domain: "acme.example",
-    type: "AAD" as const,
-    directory,
-    keySets: [],
-    identityProviders: [],
-  };
-  const tenants = new Tenants(ownTenant, company.tenants ?? [], { base: state.base, clock });
+  const tenants = new Tenants(ownTenant(state.tenantId, directory), company.tenants ?? [], { base: state.base, clock });
   tokens.roles.set(graphOrigin, ({ objectId }) => tenants.permissionsOf(objectId));
   const api = new ApiTokens({ tokens, people, clientId: state.apiClientId, authority });
   const targets = new Targets(directory, (vault, name) => control.secretValue(vault, name));

@@ -39,8 +39,8 @@ import type { Mails, StoredMail } from "./mail.ts";
 import type { Providers } from "./providers/providers.ts";
 import type { LoggedRequest, RequestLog } from "./request-log.ts";
 import type { Tokens, WorkloadClaims } from "./tokens.ts";
+import type { CertificatePolicyJson } from "./vaults/items.ts";
 import { current, type Version } from "./vaults/items.ts";
-import type { CertificatePolicyJson } from "./vaults/vault.ts";
 import type { ItemChange, VaultStore } from "./vaults/vault-store.ts";
 import type { ReceivedRequest, WebhookSinks } from "./webhook-sink.ts";
 

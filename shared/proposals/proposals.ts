@@ -285,9 +285,20 @@ function proposalView(row: ProposalRow, now: Date): ProposalView {
   return {
     id,
     state: stateOf(row, now),
-    ...{ summary, method, path, query },
+    summary,
+    method,
+    path,
+    query,
     ...(body !== undefined && { body: JSON.parse(body) as unknown }),
     dryRun: JSON.parse(dryRun) as unknown,
-    ...{ reason, proposedBy, createdAt, expiresAt, decidedBy, decidedAt, status, code, detail },
+    reason,
+    proposedBy,
+    createdAt,
+    expiresAt,
+    decidedBy,
+    decidedAt,
+    status,
+    code,
+    detail,
   };
 }

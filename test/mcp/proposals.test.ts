@@ -410,11 +410,20 @@ describe("many proposals", () => {
   async function plant(count: number, change: Partial<ProposalRecord> = {}): Promise<string[]> {
     const now = Date.now();
     const record: ProposalRecord = {
-      ...{ state: "rejected", endpoint: "removeAllOverrides", summary: "Remove all overrides", method: "DELETE" },
-      ...{ path: "/api/settings/all", params: {}, query: {}, dryRun: "{}", reason: "None" },
-      ...{ proposedBy: "someone", proposerId: "someone", writeId: "planted" },
+      state: "rejected",
+      endpoint: "removeAllOverrides",
+      summary: "Remove all overrides",
+      method: "DELETE",
+      path: "/api/settings/all",
+      params: {},
+      query: {},
+      dryRun: "{}",
+      reason: "None",
+      proposedBy: "someone",
+      proposerId: "someone",
+      writeId: "planted",
       createdAt: new Date(now).toISOString(),
-      expiresAt: new Date(now + 86_400_000).toISOString(),
+      expiresAt: new Date(now + 864e5).toISOString(),
       ...change,
     };
     const ids = Array.from({ length: count }, () => systemRandomness().ulid(new Date(now)));

@@ -1,4 +1,4 @@
-import { createServer, type Server } from "node:http";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Cloud } from "simulated-cloud/cloud.ts";
 import { createAudit } from "../../shared/audit/audit.ts";
@@ -176,7 +176,7 @@ export async function startReceiver(): Promise<Receiver> {
   let server: Server | undefined;
   const listen = (port: number) =>
     new Promise<Server>((resolve) => {
-      const started = createServer(async (request, response) => {
+      const answer = async (request: IncomingMessage, response: ServerResponse) => {
         const chunks: Buffer[] = [];
         for await (const chunk of request) chunks.push(chunk as Buffer);
         const isAccepted = receiver.status < 300;
@@ -187,7 +187,8 @@ export async function startReceiver(): Promise<Receiver> {
           });
         await receiver.afterBatch?.();
         response.writeHead(receiver.status, receiver.headers).end();
-      });
+      };
+      const started = createServer((request, response) => void answer(request, response));
       started.listen(port, "127.0.0.1", () => resolve(started));
     });
   server = await listen(0);

@@ -227,7 +227,11 @@ async function plantAutomation(tables: Tables, vaultName: string): Promise<void>
   const { KEY_ROTATIONS } = keyRotation;
   await tables.put(keyRotation.Runs, KEY_ROTATIONS, keyRotation.runKey(ID), {
     ...vaultKey,
-    ...{ runId: ID, requestedBy: "admin", requestId: "planted", createdAt: SINCE, dueAt: UNTIL },
+    runId: ID,
+    requestedBy: "admin",
+    requestId: "planted",
+    createdAt: SINCE,
+    dueAt: UNTIL,
     status: "waiting",
     subscriptionId: GUID,
     oldVersion: "0".repeat(32),

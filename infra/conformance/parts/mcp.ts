@@ -119,7 +119,10 @@ export const part: Part = {
         return JSON.parse(stdout);
       };
       const call = (tool: string, ...args: string[]) => [
-        ...["--method", "tools/call", "--tool-name", tool],
+        "--method",
+        "tools/call",
+        "--tool-name",
+        tool,
         ...args.flatMap((arg) => ["--tool-arg", arg]),
       ];
       yield await runInspectorCase("tools", "25", async () => {

@@ -4,13 +4,13 @@
 
 import { generateKeyPairSync, randomBytes, randomUUID, X509Certificate } from "node:crypto";
 import { jsonObject, type ServiceResponse } from "../http.ts";
-import { type Certificate, type CertificateVersion, current } from "../vaults/items.ts";
-import type { CertificateOperation, CertificatePolicyJson, Vault } from "../vaults/vault.ts";
+import { type Certificate, type CertificatePolicyJson, type CertificateVersion, current } from "../vaults/items.ts";
+import type { CertificateOperation, Vault } from "../vaults/vault.ts";
 import { makeCertificate, makeSigningRequest, readSigningRequest } from "../x509.ts";
 import { badParameter, missing } from "./errors.ts";
 import type { KeyVaultJson } from "./json.ts";
-import type { Route } from "./key-vault.ts";
 import type { VaultCall } from "./request-context.ts";
+import type { Route } from "./route.ts";
 
 const NAME = /^[0-9a-zA-Z-]{1,127}$/;
 const KEY_SIZES = [2048, 3072, 4096];

@@ -8,6 +8,7 @@ import { badParameter, keyVaultErrorResponses, missing, type Permission, unautho
 import { KeyVaultJson } from "./json.ts";
 import { rotateKey, updateRotationPolicy } from "./key-operations.ts";
 import type { KeyVaultOptions, VaultCall } from "./request-context.ts";
+import type { Route } from "./route.ts";
 import { deleteSecret, purgeSecret, recoverSecret, setSecret, updateSecret } from "./write-operations.ts";
 
 // The simulated data plane of Azure Key Vault: finds the vault and the operation of a request, checks access, and logs the
@@ -32,15 +33,6 @@ const VERSIONS = new Set([
 
 /** Page size `maxresults`, 1 to 25: https://learn.microsoft.com/rest/api/keyvault/secrets/get-secrets/get-secrets */
 const MAX_RESULTS = 25;
-
-/** An operation of the data plane. */
-export interface Route {
-  operation: string;
-  permission: Permission;
-  name?: string;
-  version?: string;
-  answer(call: VaultCall): ServiceResponse;
-}
 
 /**
  * Simulates the data plane of Key Vault: reads secrets, keys and certificates, writes secrets and rotates keys. The host name selects the

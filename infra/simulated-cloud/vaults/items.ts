@@ -3,7 +3,24 @@
 import { X509Certificate } from "node:crypto";
 import type { CompanyCertificate, CompanyKey, CompanySecret, KeySpec } from "../company/company.ts";
 import { versionFrom } from "./identifiers.ts";
-import type { CertificatePolicyJson } from "./vault.ts";
+
+/** The members of a certificate's policy that operations use: https://learn.microsoft.com/rest/api/keyvault/certificates */
+export interface CertificatePolicyJson {
+  key_props?: { kty?: string; key_size?: number; crv?: string; exportable?: boolean; reuse_key?: boolean };
+  secret_props?: { contentType?: string };
+  x509_props?: {
+    subject?: string;
+    sans?: { dns_names?: string[] };
+    validity_months?: number;
+    ekus?: string[];
+    key_usage?: string[];
+  };
+  issuer?: { name?: string };
+  lifetime_actions?: {
+    trigger?: { lifetime_percentage?: number; days_before_expiry?: number };
+    action?: { action_type?: string };
+  }[];
+}
 
 /** One version of a secret, key or certificate. Times are Unix seconds, as in Key Vault's API. */
 export interface Version {

@@ -1,7 +1,16 @@
 import type { AssetKind, CompanyVault } from "../company/company.ts";
 import { Collection } from "./collection.ts";
 import { generatedCertificate, generatedKey, generatedSecret, initialItemsOf } from "./initial-items.ts";
-import { type Certificate, certificateFrom, type Key, keyFrom, type Moment, type Secret, secretFrom } from "./items.ts";
+import {
+  type Certificate,
+  type CertificatePolicyJson,
+  certificateFrom,
+  type Key,
+  keyFrom,
+  type Moment,
+  type Secret,
+  secretFrom,
+} from "./items.ts";
 
 /** A page of a list. A `managed` item is the secret or key that belongs to a certificate. */
 export interface Page<K extends AssetKind> {
@@ -35,24 +44,6 @@ export interface CertificateOperation {
   csr: Buffer;
   /** SPKI of the key pair, DER. */
   publicKey: Buffer;
-}
-
-/** The members of a certificate's policy that operations use: https://learn.microsoft.com/rest/api/keyvault/certificates */
-export interface CertificatePolicyJson {
-  key_props?: { kty?: string; key_size?: number; crv?: string; exportable?: boolean; reuse_key?: boolean };
-  secret_props?: { contentType?: string };
-  x509_props?: {
-    subject?: string;
-    sans?: { dns_names?: string[] };
-    validity_months?: number;
-    ekus?: string[];
-    key_usage?: string[];
-  };
-  issuer?: { name?: string };
-  lifetime_actions?: {
-    trigger?: { lifetime_percentage?: number; days_before_expiry?: number };
-    action?: { action_type?: string };
-  }[];
 }
 
 /** Number of different X.509 certificates among the generated certificates. The others repeat these under other names. */
