@@ -158,9 +158,7 @@ function Sums({ summary }: { summary: Summary }) {
         <Text block>
           Unknown: no scan could read the type and size of the key. The service may lack permission for the details, or
           the directory does not return them for credentials of applications and B2C tenants.{" "}
-          <Link
-            href={createHref("/compliance/post-quantum", { ...givenFilters(params, FILTERS), quantum: "unknown" })}
-          >
+          <Link href={createHref("/compliance/post-quantum", { ...givenFilters(params, FILTERS), quantum: "unknown" })}>
             Show the {counted(unknown, "asset")} with an unknown algorithm
           </Link>
         </Text>
