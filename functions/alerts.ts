@@ -253,7 +253,7 @@ const listOpenAlerts = endpoint({
   route: "alerts/rules/{rule_id}/open",
   summary: "List unresolved alerts of a rule",
   description:
-    "Lists expiring assets, violations and scan failures. Alerts sent by versions of the service that did not track them are not included.",
+    "Lists expiring assets, the earliest expiry first, then violations and scan failures. Alerts sent by versions of the service that did not track them are not included.",
   tag,
   access: "user",
   tier: "core",

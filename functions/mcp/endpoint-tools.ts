@@ -131,7 +131,7 @@ export const ENDPOINT_TOOLS: readonly EndpointTool[] = [
     title: "Post-quantum readiness",
     description: "Lists keys and certificates with the dates after which standards disallow their algorithm.",
     endpoint: "listPostQuantum",
-    parameters: ["type", "vault", "subscription", ...PAGE],
+    parameters: ["quantum", "type", "vault", "subscription", ...PAGE],
   },
   {
     name: "rotations",

@@ -56,7 +56,11 @@ export interface OpenAlert extends TrackedAlert {
 export interface Acknowledgements {
   /** Returns the acknowledgments of a rule by `alertKey`. One request per 1,000. */
   ofRule(ruleId: string): Promise<Map<string, Row<AcknowledgementRecord>>>;
-  /** Returns a page of a rule's open alerts, sorted by item. Two requests per 1,000. @throws {Problem} notFound */
+  /**
+   * Returns a page of a rule's open alerts: first those about assets, by expiry, then the others by item. Two requests per 1,000.
+   *
+   * @throws {Problem} notFound
+   */
   listOpen(
     ruleId: string,
     filter: { acknowledged?: boolean | undefined },
@@ -160,7 +164,10 @@ export function createAcknowledgements(deps: {
       const matching = alerts.filter(
         ({ acknowledgement }) => acknowledged === undefined || (acknowledgement !== undefined) === acknowledged,
       );
-      return pageOfAll(matching, request, ({ key }) => key);
+      return pageOfAll(matching, request, ({ item, key }) => {
+        // Digits sort before the letters with which other keys start. Twelve digits are enough for every expiry.
+        return item.kind === "asset" ? `${String(item.expiresOn).padStart(12, "0")}!${key}` : key;
+      });
     },
 
     async list({ ruleId }, request) {

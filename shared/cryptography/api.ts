@@ -109,6 +109,9 @@ const filters = {
 };
 export const PostQuantumQuery = z.strictObject({
   ...filters,
+  quantum: z.enum(QUANTUM_STATES).optional().meta({
+    description: "Only assets whose algorithm quantum computers break, do not break, or whose algorithm is not known.",
+  }),
   limit: pageParameters.limit,
   cursor: pageParameters.cursor,
 });

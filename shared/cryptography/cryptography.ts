@@ -30,6 +30,7 @@ export interface CryptographyFilter {
   type?: (typeof CRYPTO_TYPES)[number] | undefined;
   vault?: string | undefined;
   subscription?: string | undefined;
+  quantum?: QuantumState | undefined;
 }
 
 /** Numbers of all assets that match the filter. */
@@ -86,8 +87,9 @@ const PartCursor = z.object({
   n: z.int().min(1).max(1_000_000),
 });
 
-const filterKey = ({ type, vault, subscription }: CryptographyFilter): string =>
-  JSON.stringify([type, vault, subscription]);
+/** Without `quantum`, the key is that of earlier versions, so that their cursors stay valid. */
+const filterKey = ({ type, vault, subscription, quantum }: CryptographyFilter): string =>
+  JSON.stringify([type, vault, subscription, ...(quantum === undefined ? [] : [quantum])]);
 
 /** Decodes a cursor that has the filter of its first page. @throws {Problem} invalidCursor */
 function cursorOf<S extends z.ZodType<{ f: string }>>(schema: S, cursor: string | undefined, key: string) {
@@ -179,6 +181,7 @@ export function createCryptography(deps: {
           const owner = ownersOf(asset, ownerTag)[0];
           const consumers = counts && usedIdsOf(asset).reduce((sum, id) => sum + (counts.get(id) ?? 0), 0);
           const item = postQuantumOf(asset, { now, owner, consumers, protection });
+          if (filter.quantum !== undefined && filter.quantum !== item.quantum) continue;
           summary.assets++;
           summary[item.quantum]++;
           const name = item.algorithm?.name;

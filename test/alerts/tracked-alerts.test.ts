@@ -466,13 +466,17 @@ describe("escalation and acknowledgment", () => {
   test("all alerts of a message can be acknowledged together, and the next alert of an asset is unacknowledged", async () => {
     const { rule } = await fixture.webhookRule({ escalation: { afterDays: 1, recipients: [boss] } });
     cloud.control.clearMails();
-    await fixture.writeAssets("kv-a", [secret("one", 5), secret("two", 6)]);
+    await fixture.writeAssets("kv-a", [secret("one", 6), secret("two", 5)]);
     await run(0);
     const { history, acknowledgements, cleanUp } = fixture.instance();
     const { items } = await history.list({ ruleId: rule.ruleId }, FIRST_PAGE);
     const created = await acknowledgements.create({ ruleId: rule.ruleId, historyId: items[0]!.deliveryId }, caller);
     expect(created.map(({ itemId }) => itemId).sort()).toEqual(["kv-a.secret.one", "kv-a.secret.two"]);
-    expect((await acknowledgements.listOpen(rule.ruleId, { acknowledged: true }, FIRST_PAGE)).total).toBe(2);
+    // The earliest expiry is first.
+    expect((await acknowledgements.listOpen(rule.ruleId, { acknowledged: true }, FIRST_PAGE)).items).toMatchObject([
+      { item: { id: "kv-a.secret.two" } },
+      { item: { id: "kv-a.secret.one" } },
+    ]);
     await run(2);
     expect(bossMails()).toHaveLength(0);
     // The new expiry of the first asset is still within a threshold. That opens another alert.

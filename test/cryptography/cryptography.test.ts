@@ -174,6 +174,12 @@ describe("the list of post-quantum dates", () => {
     expect(summary.byAlgorithm).toContainEqual({ algorithm: "EC-P-384", assets: 2 });
   });
 
+  test("can be filtered by the effect of quantum computers", async () => {
+    const { items, summary } = await readList("?quantum=unknown");
+    expect([items, summary.assets]).toEqual([[], 0]);
+    expect((await readList("?quantum=vulnerable")).summary.assets).toBe(6);
+  });
+
   test("has the dates of each standard with its source", async () => {
     const { items } = await readList("?type=key");
     const datesOf = (name: string) =>

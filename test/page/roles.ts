@@ -96,7 +96,7 @@ const ASSET_PAGES = [
   ["a key", "kv-shop.key.signing", "Renew"],
   ["a certificate", "kv-certificates.certificate.shop", "Renew"],
   ["an application's secret", undefined, "Rotate secret"],
-  ["an application's certificate", undefined, "Renew"],
+  ["an application's certificate", undefined, "How to renew"],
 ] as const;
 /** Titles of the action for the owner: of an asset without an owner, of an asset in a vault, and of an application. */
 const OWNER_ACTION = /^(?:Assign an owner|Change the owner|Assign a further owner)$/;

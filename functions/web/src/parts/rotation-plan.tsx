@@ -69,6 +69,13 @@ const KEY_LEFT_OUT: Partial<Record<keyof typeof LEFT_OUT, string>> = {
   unanswered: "may store a key of the resource, but its vault gave no clear answer.",
 };
 
+/** The reasons with another text after the old client secret was deleted. A test then can't recognize its value. */
+const DELETED_LEFT_OUT: Partial<Record<keyof typeof LEFT_OUT, string>> = {
+  newPlace: "stored the old secret, but no user confirmed it and no earlier rotation updated it.",
+  uncertain: "may store the old secret.",
+  unanswered: "may store the old secret, but its vault gave no clear answer.",
+};
+
 /** Returns the number of vault secrets that are not updated and that a test or a user can still confirm. */
 export const possibleCopies = (notUpdated: Schemas["Rotation"]["notUpdated"]): number =>
   notUpdated.filter(({ reason }) => ["newPlace", "uncertain", "unanswered"].includes(reason ?? "")).length;
@@ -83,19 +90,32 @@ export const NotSearched = ({ coverage }: Pick<Schemas["Rotation"], "coverage">)
   );
 
 /** The vault secrets that a rotation does not write, with a link to confirm those that belong to the application. */
-export function NotWritten({ of: { appId, keyKind, notUpdated } }: { of: Schemas["Rotation"] }) {
+export function NotWritten({ of: { appId, keyKind, notUpdated, steps } }: { of: Schemas["Rotation"] }) {
   const canBeConfirmed = possibleCopies(notUpdated) > 0;
+  const isOldDeleted = appId !== null && steps.some(({ name, status }) => name === "revoke" && status === "done");
   return (
     <>
       <Lines
         title={`Not updated, but may store the old ${textsOfKind(keyKind, "key", "login") ?? "secret"}`}
         lines={notUpdated.map(({ vaultName, secretName, confidence, reason }) => {
-          const text = reason && ((keyKind === null ? undefined : KEY_LEFT_OUT[reason]) ?? LEFT_OUT[reason]);
+          const texts = keyKind !== null ? KEY_LEFT_OUT : isOldDeleted ? DELETED_LEFT_OUT : {};
+          const text = reason && (texts[reason] ?? LEFT_OUT[reason]);
           return `${vaultName}/${secretName} (${CONFIDENCE[confidence]} match)${text === null ? "" : `: ${text}`}`;
         })}
       />
+      {isOldDeleted && canBeConfirmed && (
+        <Text block>
+          The old secret is deleted and no longer signs in. A test can't find its copies, because a test compares values
+          with the current secrets only. Compare the evidence on the application's page. If one of these stores the
+          secret, confirm the match and rotate again, or save the new secret there.
+        </Text>
+      )}
       {appId !== null && canBeConfirmed && (
-        <Link href={createHref(`/rotation/apps/${appId}`)}>Test or confirm the matches of the application</Link>
+        <Link href={createHref(`/rotation/apps/${appId}`)}>
+          {isOldDeleted
+            ? "Matches of the application with their evidence"
+            : "Test or confirm the matches of the application"}
+        </Link>
       )}
     </>
   );

@@ -63,11 +63,38 @@ export function History() {
         keyOf={({ id }) => id}
         label="Sent notifications"
         empty={
-          isFiltered
-            ? "No notifications match the filters. Clear the filters to see all notifications."
-            : "No notification was sent yet. One appears here when an alert rule sends it."
+          isFiltered ? (
+            "No notifications match the filters. Clear the filters to see all notifications."
+          ) : (
+            <NothingSent />
+          )
         }
       />
+    </>
+  );
+}
+
+/** The empty state: when the rules are evaluated next. Rules without a digest are evaluated at the same time. */
+function NothingSent() {
+  const rules = api.useInfiniteQuery("get", "/alerts/rules", { params: { query: { limit: 100 } } }, BY_CURSOR);
+  const enabledRules = (rules.data?.pages ?? []).flatMap(({ items }) => items).filter(({ enabled }) => enabled);
+  const ruleId = (enabledRules.find(({ deliveryMode }) => deliveryMode !== "digest") ?? enabledRules[0])?.id;
+  const options = { enabled: ruleId !== undefined };
+  const params = { path: { rule_id: ruleId ?? "" } };
+  const preview = api.useQuery("get", "/alerts/rules/{rule_id}/preview", { params }, options);
+  const evaluatedAt = preview.data?.evaluatedAt;
+  if (rules.data && ruleId === undefined)
+    return "No notification was sent yet. No alert rule is enabled, so none will be sent.";
+  return (
+    <>
+      No notification was sent yet. This does not mean that nothing expires: the first evaluation of a rule finds all
+      existing problems.
+      {evaluatedAt && (
+        <>
+          {" "}
+          Next evaluation: <Instant at={evaluatedAt} relative />.
+        </>
+      )}
     </>
   );
 }

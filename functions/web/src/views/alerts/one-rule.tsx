@@ -78,14 +78,24 @@ function Open({ ruleId }: { ruleId: string }) {
     },
     { title: "", cell: (alert) => <Acknowledge ruleId={ruleId} alert={alert} /> },
   ];
+  const total = list.data?.pages[0]?.total;
   return (
-    <PagedTable
-      of={list}
-      columns={columns}
-      keyOf={({ item: { kind, id } }) => `${kind} ${id}`}
-      label="Open alerts"
-      empty="No open alerts. All problems that this rule notified about are resolved."
-    />
+    <>
+      {total !== undefined && total !== null && total > 0 && (
+        <Text>
+          {counted(total, "open alert")}, the earliest expiry first. Acknowledge tells other users that you take care of
+          an alert, and stops its escalation until you remove the acknowledgment. The alert stays open until its problem
+          is resolved.
+        </Text>
+      )}
+      <PagedTable
+        of={list}
+        columns={columns}
+        keyOf={({ item: { kind, id } }) => `${kind} ${id}`}
+        label="Open alerts"
+        empty="No open alerts. All problems that this rule notified about are resolved."
+      />
+    </>
   );
 }
 

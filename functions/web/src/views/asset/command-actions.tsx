@@ -20,29 +20,60 @@ export const CREATE_IN_TENANT = "Create a new credential in the tenant: select O
 export function RenewAction({ asset, name }: Props) {
   if (asset.type === "secret") return null;
   const command = renewCommand(asset);
-  if (command === undefined) return <Unavailable title="Renew" reason={CREATE_IN_TENANT} />;
-  const { renewal, status } = asset;
-  const isRenewed = renewal !== undefined && renewal.renewedBy !== "none" && !renewal.late && status === "healthy";
-  if (isRenewed)
+  const title = renewTitle(asset);
+  if (command === undefined) return <Unavailable title={title} reason={CREATE_IN_TENANT} />;
+  const { renewal, status, source, type } = asset;
+  if (renewal !== undefined && isRenewedAutomatically(asset))
     return (
       <Unavailable
-        title="Renew"
+        title={title}
         reason={`The certificate is renewed automatically (renewer: ${RENEWERS[renewal.renewedBy]}), so no action is needed. To renew it now, select Open in the Azure portal.`}
       />
     );
+  const isMainAction = source === "keyVault" && type === "certificate" && status !== "healthy";
   return (
-    <CommandDialog title="Renew" about={name} appearance="primary">
+    <CommandDialog title={title} about={name} {...(isMainAction && { appearance: "primary" })}>
       <Text block>
-        Run this command to create a new version.{" "}
-        {asset.source === "keyVault"
-          ? "It needs permission to change the vault's objects. "
-          : "It needs permission to change the application. "}
-        The service can't run it. The next scan finds the new version and resolves the alerts.
+        {source === "keyVault"
+          ? "Run this command to create a new version. It needs permission to change the vault's objects. "
+          : "Create a new certificate first, and install its private key where the application signs in. Then run this command with the file of the public certificate. It needs permission to change the application. "}
+        The service can't run it. The next scan finds the new {source === "keyVault" ? "version" : "certificate"} and
+        resolves the alerts.
       </Text>
       <Copyable label="Azure CLI" text={command} />
     </CommandDialog>
   );
 }
+
+/** Returns the title of the action that renews. The service does not change applications, so theirs only explains how. */
+const renewTitle = ({ source }: Props["asset"]): string => (source === "keyVault" ? "Renew" : "How to renew");
+
+const isRenewedAutomatically = ({ renewal, status }: Props["asset"]): boolean =>
+  renewal !== undefined && renewal.renewedBy !== "none" && !renewal.late && status === "healthy";
+
+/** Says how the two actions with a command differ. Empty if only one of them is available. */
+export function CommandDifference({
+  asset,
+  violation,
+}: Pick<Props, "asset"> & { violation: Schemas["Violation"] | undefined }) {
+  const command = renewCommand(asset);
+  if (asset.type === "secret" || command === undefined || isRenewedAutomatically(asset)) return null;
+  const cli = violation?.remediation.cli ?? command;
+  return (
+    <Text size={200}>
+      {renewTitle(asset)} explains and shows the command that creates a new{" "}
+      {asset.source === "keyVault" ? "version" : "certificate in Microsoft Entra"}.{" "}
+      {cli === command
+        ? "Copy Azure CLI command copies the same command."
+        : `Copy Azure CLI command copies another one, which ${purposeOf(violation)}.`}{" "}
+      The service runs neither.
+    </Text>
+  );
+}
+
+/** Returns what the copied command does. */
+const purposeOf = (violation: Schemas["Violation"] | undefined): string =>
+  violation === undefined ? "renews this asset" : `fixes this: ${violation.title}`;
 
 /** The action that assigns an owner, as a command: the owner is a tag in the vault, or an owner of the application. */
 export function OwnerAction({ asset, name }: Props) {
@@ -114,7 +145,7 @@ export function CopyCommandAction({
   const command = violation?.remediation.cli ?? renewCommand(asset);
   if (command === undefined)
     return <Unavailable title={title} reason="The Azure CLI has no command for this kind of credential." />;
-  const purpose = violation === undefined ? "renews this asset" : `fixes this: ${violation.title}`;
+  const purpose = purposeOf(violation);
   return (
     <>
       <Button

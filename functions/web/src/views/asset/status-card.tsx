@@ -20,7 +20,7 @@ import { RENEWERS } from "../../parts/renewers.ts";
 import { SEVERITIES } from "../../parts/status.tsx";
 import { DAY_MS } from "../../parts/time.ts";
 import { Unavailable, useWhyNot } from "../../parts/unavailable.tsx";
-import { CopyCommandAction, OwnerAction, RenewAction } from "./command-actions.tsx";
+import { CommandDifference, CopyCommandAction, OwnerAction, RenewAction } from "./command-actions.tsx";
 import { RotateKeyAction } from "./key-rotation.tsx";
 import { LatestRotation } from "./latest-rotation.tsx";
 import { Readiness, RotateAction } from "./rotate-action.tsx";
@@ -86,6 +86,7 @@ export function StatusCard({ asset }: { asset: Asset }) {
           <OwnerAction asset={asset} name={name} />
           {asset.source !== "b2c" && copyCommand}
         </fieldset>
+        {!list.isPending && <CommandDifference asset={asset} violation={open[0]} />}
       </Card>
       <LatestRotation assetId={asset.id} startedRotationId={startedRotationId} />
     </>

@@ -2,10 +2,11 @@ import { Link, makeStyles, Text, tokens } from "@fluentui/react-components";
 import { useEffect, useRef } from "react";
 import { createHref } from "../../parts/address.ts";
 import { Card } from "../../parts/card.tsx";
+import { counted } from "../../parts/plural.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
 import { useSearchParams } from "../../parts/router.tsx";
 import { ScoreHistory } from "../../parts/score.tsx";
-import { useScore } from "../../parts/status-queries.ts";
+import { useCoverage, useScore } from "../../parts/status-queries.ts";
 import { View } from "../../parts/view.tsx";
 import { Exemptions } from "./exemptions.tsx";
 import { Frameworks } from "./frameworks.tsx";
@@ -20,6 +21,25 @@ const useStyles = makeStyles({
     gap: tokens.spacingHorizontalL,
   },
 });
+
+/** What the score leaves out, because the last scans could not read it. Empty if they read everything. */
+function NotCovered() {
+  const gaps = useCoverage().data?.gaps ?? [];
+  const subscriptions = gaps.filter(({ kind }) => kind === "subscription").length;
+  const vaults = gaps.filter(({ kind }) => kind === "vault").length;
+  if (subscriptions + vaults === 0) return null;
+  return (
+    <Text>
+      The score leaves out what the last scans could not read:{" "}
+      {subscriptions > 0 && (
+        <Link href={createHref("/vaults", { unread: "true" })}>{counted(subscriptions, "subscription")}</Link>
+      )}
+      {subscriptions > 0 && vaults > 0 && " and "}
+      {vaults > 0 && <Link href={createHref("/vaults", { failing: "true" })}>{counted(vaults, "vault")}</Link>}. Assets
+      of earlier scans still count.
+    </Text>
+  );
+}
 
 /** The Compliance page: the score over time, by check, subscription, owner and framework, violations, and exemptions. */
 export default function Compliance() {
@@ -37,6 +57,7 @@ export default function Compliance() {
     <View title="Compliance">
       <div className={styles.cards}>
         <Card title="Score">
+          <NotCovered />
           <QueryResult of={useScore()}>{(score) => <ScoreHistory compliance={score} height={200} />}</QueryResult>
         </Card>
         <Card title="Failing checks">

@@ -17,6 +17,11 @@ type Summary = Schemas["PostQuantumSummary"];
 type Query = NonNullable<paths["/compliance/post-quantum"]["get"]["parameters"]["query"]>;
 
 const FILTERS = [
+  {
+    name: "quantum",
+    label: "Quantum computers",
+    values: { vulnerable: "Break it", unknown: "Unknown", safe: "Not affected" },
+  },
   { name: "type", label: "Type", values: { key: "Keys", certificate: "Certificates" } },
   { name: "vault", label: "Vault", placeholder: "Full vault name" },
 ] as const satisfies Filter[];
@@ -114,6 +119,11 @@ export default function PostQuantumReadiness() {
           A quantum computer breaks RSA and elliptic curves. The first assets in the list must protect the longest, then
           those with the most consumers. Data that is recorded today can be decrypted later.
         </Text>
+        <Text>
+          To set how long an asset must protect, add the tag that PROTECT_UNTIL_TAG names (protectUntil by default), for
+          example protectUntil=2040. Keys without the tag use PROTECTION_YEARS from today, and certificates their
+          expiration date. Both are environment settings of the service. Replace first what a standard does not allow.
+        </Text>
         {summary && <Sums summary={summary} />}
         <Text>
           Download all keys and certificates: <Link href="/compliance/cbom">CycloneDX 1.7</Link>. A file has up to 5,000
@@ -136,6 +146,7 @@ export default function PostQuantumReadiness() {
 
 /** The numbers of all assets that match the filters. */
 function Sums({ summary }: { summary: Summary }) {
+  const [params] = useSearchParams();
   const { assets, vulnerable, unknown, safe, byAlgorithm, consumersKnown } = summary;
   return (
     <>
@@ -143,6 +154,15 @@ function Sums({ summary }: { summary: Summary }) {
         {counted(assets, "key or certificate", "keys and certificates")}: quantum computers break{" "}
         {vulnerable.toLocaleString()}, {safe.toLocaleString()} not affected, {unknown.toLocaleString()} unknown.
       </Text>
+      {unknown > 0 && (
+        <Text block>
+          Unknown: no scan could read the type and size of the key. The service may lack permission for the details, or
+          the directory does not return them for credentials of applications and B2C tenants.{" "}
+          <Link href={createHref("/compliance/post-quantum", { ...givenFilters(params, FILTERS), quantum: "unknown" })}>
+            Show the {counted(unknown, "asset")} with an unknown algorithm
+          </Link>
+        </Text>
+      )}
       {byAlgorithm.length > 0 && (
         <DataTable
           items={byAlgorithm}

@@ -80,6 +80,10 @@ const COLUMNS: Column<Item>[] = [
     title: "Renewal due by",
     cell: ({ windowEnd }) => (windowEnd === null ? "Unknown" : <Instant at={windowEnd} />),
   },
+  {
+    title: "Public",
+    cell: ({ publiclyTrusted }) => (publiclyTrusted === null ? "Unknown" : publiclyTrusted ? "Yes" : "No"),
+  },
   { title: "Validity (days)", cell: ({ validityDays }) => numberText(validityDays ?? undefined) },
   {
     title: "Renewals needed a year",
@@ -108,8 +112,10 @@ export default function Readiness() {
       <Card title="Renewals">
         <Text>
           Public certificates may be valid for 200 days, for 100 days from March 15, 2027, and for 47 days from March
-          15, 2029. Private certificates keep their validity. A certificate is ready for these shorter validities if the
-          service found no problem that affects its renewals, such as a late renewal or a missing owner.
+          15, 2029. Private certificates keep their validity, so their renewals stay the same under these limits. A
+          certificate is public if browsers trust its issuer. The list has enabled certificates of key vaults. A
+          certificate is ready for these shorter validities if the service found no problem that affects its renewals,
+          such as a late renewal or a missing owner.
         </Text>
         {summary && <Sums summary={summary} />}
         <Text>
@@ -173,7 +179,10 @@ function Sums({ summary }: { summary: Summary }) {
       )}
       {byProblem.length > 0 && (
         <>
-          <Text block>A certificate with several problems is counted in each of their rows.</Text>
+          <Text block>
+            A certificate with several problems is counted in each of their rows. To filter by a problem, use the column
+            problems of the CSV file.
+          </Text>
           <DataTable
             items={byProblem}
             keyOf={({ code }) => code}

@@ -1,4 +1,5 @@
 import { Text } from "@fluentui/react-components";
+import { useMay } from "../../api/access.ts";
 import { api, type Schemas } from "../../api/client.ts";
 import { ButtonRow } from "../../parts/button-row.tsx";
 import { CheckField, FormSection, NumberField, SecretField, TextField } from "../../parts/fields.tsx";
@@ -60,7 +61,8 @@ const isAsked = (consumer: Consumer): boolean => consumer.questions.length > 0 &
  */
 export function ReplaceSecret({ appId, secret }: { appId: string; secret: Secret }) {
   const { keyId, displayName, verdict, consumers } = secret;
-  if (verdict !== "possible") return null;
+  const may = useMay();
+  if (verdict !== "possible" || !may("replaceSecret")) return null;
   const bodyOf = (form: FormData, rest: { dryRun: boolean; plan?: string }) => ({
     params: { path: { app_id: appId } },
     body: {
@@ -80,49 +82,55 @@ export function ReplaceSecret({ appId, secret }: { appId: string; secret: Secret
     },
   });
   return (
-    <Operate
-      operation="replaceSecret"
-      title="Replace secret"
-      about={isolated(displayName ?? keyId)}
-      action="Replace secret"
-      preview={{
-        action: "Preview plan",
-        isRequired: true,
-        load: async (form, replace) => <Plan run={await replace(bodyOf(form, { dryRun: true }))} />,
-      }}
-      submit={async (form, replace) => {
-        await replace(bodyOf(form, { dryRun: false }));
-      }}
-    >
-      <Text>
-        Adds the federated credentials, waits until the secret is no longer used, and removes the secret. Microsoft
-        Entra can't restore it. The run starts when you select Replace secret.
+    <div>
+      <Operate
+        operation="replaceSecret"
+        title="Replace secret"
+        about={isolated(displayName ?? keyId)}
+        action="Replace secret"
+        preview={{
+          action: "Preview plan",
+          isRequired: true,
+          load: async (form, replace) => <Plan run={await replace(bodyOf(form, { dryRun: true }))} />,
+        }}
+        submit={async (form, replace) => {
+          await replace(bodyOf(form, { dryRun: false }));
+        }}
+      >
+        <Text>
+          Adds the federated credentials, waits until the secret is no longer used, and removes the secret. Microsoft
+          Entra can't restore it. The run starts when you select Replace secret.
+        </Text>
+        {consumers.map((consumer, index) =>
+          isAsked(consumer) ? (
+            <FormSection key={consumer.id} title={isolated(consumer.name)}>
+              {openMembers(consumer).map((member) => (
+                <TextField
+                  key={member}
+                  name={`${member}-${index}`}
+                  label={member === "issuer" ? "Issuer" : "Subject"}
+                  hint={`Exactly as in a token of the workload. Must fit ${consumer.federatedCredential?.[member]}`}
+                  required
+                />
+              ))}
+            </FormSection>
+          ) : null,
+        )}
+        <NumberField
+          name="idleDays"
+          label="Days without a sign-in"
+          hint="Number of days without a sign-in with the secret before it is removed. Example: 35"
+          required
+          min={1}
+          max={365}
+          defaultValue="35"
+        />
+      </Operate>
+      <Text block>
+        Replace secret first shows a plan, and changes nothing until you start the run. The run makes the consumers sign
+        in without a secret and then removes the secret. Rotate secret creates a new secret instead.
       </Text>
-      {consumers.map((consumer, index) =>
-        isAsked(consumer) ? (
-          <FormSection key={consumer.id} title={isolated(consumer.name)}>
-            {openMembers(consumer).map((member) => (
-              <TextField
-                key={member}
-                name={`${member}-${index}`}
-                label={member === "issuer" ? "Issuer" : "Subject"}
-                hint={`Exactly as in a token of the workload. Must fit ${consumer.federatedCredential?.[member]}`}
-                required
-              />
-            ))}
-          </FormSection>
-        ) : null,
-      )}
-      <NumberField
-        name="idleDays"
-        label="Days without a sign-in"
-        hint="Number of days without a sign-in with the secret before it is removed. Example: 35"
-        required
-        min={1}
-        max={365}
-        defaultValue="35"
-      />
-    </Operate>
+    </div>
   );
 }
 

@@ -1,5 +1,5 @@
 import { Accordion, AccordionHeader, AccordionItem, AccordionPanel, Link, Text } from "@fluentui/react-components";
-import { type ReactNode, useRef, useState } from "react";
+import { Fragment, type ReactNode, useRef, useState } from "react";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { titleOfId } from "../../parts/asset-name.ts";
@@ -96,11 +96,11 @@ function SecretVerdict({
       </Text>
       {isOptimistic && (notSearched > 0 || usage.idleDays === null) && (
         <Text block weight="semibold">
-          Not certain that nothing else uses it:{" "}
+          Other programs may use the secret:{" "}
           {usage.idleDays === null && `sign-ins with it are unknown${notSearched > 0 ? ", and " : "."}`}
           {notSearched > 0 && (
             <>
-              {counted(notSearched, "source or use is", "sources or uses are")} not known.{" "}
+              {counted(notSearched, "source or use is", "sources or uses are")} unknown.{" "}
               <Link onClick={showNotSearched}>Show them</Link>
             </>
           )}
@@ -124,10 +124,13 @@ function SecretVerdict({
           <Text>
             {message} {remedy}{" "}
             {code === "entitledIdentities" &&
-              places.map(({ assetId }) => (
-                <Link key={assetId} href={createHref(`/dependencies/${encodeURIComponent(assetId)}`)}>
-                  Blast radius of {titleOfId(assetId)}
-                </Link>
+              places.map(({ assetId }, index) => (
+                <Fragment key={assetId}>
+                  {index > 0 && ", "}
+                  <Link href={createHref(`/dependencies/${encodeURIComponent(assetId)}`)}>
+                    Blast radius of {titleOfId(assetId)}
+                  </Link>
+                </Fragment>
               ))}
           </Text>
         </div>
