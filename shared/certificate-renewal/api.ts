@@ -359,7 +359,7 @@ export const renewalPolicyView = (row: Row<PolicyRecord>): z.output<typeof Renew
 const Failure = z.object({
   code: z.string(),
   message: z.string().meta({
-    description: "What went wrong.",
+    description: "Description of the failure.",
     example: "The name servers of the zone do not serve the record for www.acme.example.",
   }),
   remedy: z.string(),
@@ -367,7 +367,7 @@ const Failure = z.object({
 
 export const CertificateRenewal = z
   .object({
-    dryRun: z.boolean().meta({ description: "True for a plan, of which nothing was done." }),
+    dryRun: z.boolean().meta({ description: "True for a plan that was not started." }),
     runId: z.string().nullable().meta({ description: "ID of the renewal. Null for a plan." }),
     assetId: z.string(),
     kind: z.enum(["issue", "renew"]).meta({ description: "Whether the certificate is new." }),
@@ -398,7 +398,7 @@ export const CertificateRenewal = z
       )
       .meta({ description: "Steps in their order." }),
     failure: Failure.nullable().meta({
-      description: "Why the renewal failed, and what to do. Of a completed renewal: what its clean-up left.",
+      description: "Reason of the failure and its remedy. For a completed renewal: objects that its clean-up left.",
     }),
     records: z
       .array(

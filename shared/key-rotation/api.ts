@@ -47,12 +47,12 @@ export const KeyConsumerView = z
     name: z.string(),
     state: z.enum(CONSUMER_STATES).meta({
       description:
-        "`followed`: uses the new version. `waiting`: follows by itself and has time left. `late`: follows by itself, but the documented time is over. `pinned`: its configuration names another version, so it needs `command`. `unknown`: the version in use can't be read. `unlinked`: it no longer uses the key.",
+        "`followed`: uses the new version. `waiting`: follows new versions automatically and has time left. `late`: follows new versions automatically, but the documented time is over. `pinned`: its configuration names another version, so it needs `command`. `unknown`: the version in use can't be read. `unlinked`: it no longer uses the key.",
     }),
     followsNewest: z
       .boolean()
       .nullable()
-      .meta({ description: "Whether it uses a new version by itself. Null if unknown." }),
+      .meta({ description: "Whether the resource uses a new version automatically. Null if unknown." }),
     keyVersion: z.string().nullable().meta({
       description: "The version in use at the last check. Null if the resource does not report it.",
       example: "0d3c9f2b8a7e4c51b6f0e1d2c3b4a596",
@@ -82,7 +82,7 @@ export const KeyRotationStep = z
     step: z.enum(["createVersion", "awaitConsumers"]).meta({ description: "Name of the step." }),
     state: z.enum(STEP_STATES).meta({ description: "State of the step." }),
     text: z.string().meta({
-      description: "What the step does or did, in a sentence.",
+      description: "Description of the step and its result.",
       example: "1 of 2 known consumers use the new version.",
     }),
     at: time("Time of the step's end. Null before it."),

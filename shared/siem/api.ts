@@ -88,13 +88,13 @@ const AuditStreamLag = z
         "Start of the oldest interval of ten minutes, or time of the oldest violation, that is not completely sent. Null if everything is sent.",
     }),
   })
-  .meta({ id: "AuditStreamLag", description: "What is sealed, or found, but not sent." });
+  .meta({ id: "AuditStreamLag", description: "Events that are ready but not sent." });
 
 const viewFields = {
   id: z.string(),
   name: z.string().meta({ description: "Unique name.", example: "Sentinel" }),
   destination,
-  content: z.array(z.enum(CONTENTS)).meta({ description: "What the stream sends." }),
+  content: z.array(z.enum(CONTENTS)).meta({ description: "Kinds of events that the stream sends." }),
   enabled: z.boolean(),
   host: z.string().nullable().meta({
     description: "Host of `webhookUrl`. Null for other destinations. The URL is never returned.",

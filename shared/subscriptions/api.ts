@@ -69,7 +69,7 @@ export const Subscription = z
 export const SubscriptionQuery = z.strictObject({
   unread: queryBoolean().optional().meta({
     description:
-      "`true`: only watched subscriptions whose last scan could not list the vaults, timed out or was cancelled, and those that no scan has read yet. Those with a `lastFailure` come first. `false`: only the others.",
+      "`true`: only watched subscriptions whose last scan could not list the vaults, timed out or was cancelled, and those that no scan has read yet. Subscriptions with a `lastFailure` come first. `false`: only the others.",
   }),
   ...pageParameters,
 });
