@@ -24,6 +24,9 @@ export function Rules() {
         <>
           <Link href={createHref(`/alerts/rules/${id}`)}>{name}</Link>
           {enabled ? "" : " (disabled)"}
+          <div>
+            <Link href={createHref(`/alerts/rules/${id}`)}>Show open alerts</Link>
+          </div>
         </>
       ),
     },
@@ -38,10 +41,6 @@ export function Rules() {
         deliveryMethod === "email" ? recipients.join(", ") : `${METHODS[deliveryMethod]} ${webhookHost ?? ""}`,
     },
     { title: "Frequency", cell: frequencyOf },
-    {
-      title: "Open alerts",
-      cell: ({ id }) => <Link href={createHref(`/alerts/rules/${id}`)}>Show open alerts</Link>,
-    },
     { title: "", cell: (rule) => <RuleActions rule={rule} others={all.filter(({ id }) => id !== rule.id)} /> },
   ];
   return (

@@ -81,10 +81,14 @@ const COLUMNS: Column<Item>[] = [
     cell: ({ windowEnd }) => (windowEnd === null ? "Unknown" : <Instant at={windowEnd} />),
   },
   {
-    title: "Public",
-    cell: ({ publiclyTrusted }) => (publiclyTrusted === null ? "Unknown" : publiclyTrusted ? "Yes" : "No"),
+    title: "Validity (days)",
+    cell: ({ validityDays, publiclyTrusted }) => (
+      <>
+        {numberText(validityDays ?? undefined)}
+        <div>{publiclyTrusted === null ? "Public or private: unknown" : publiclyTrusted ? "Public" : "Private"}</div>
+      </>
+    ),
   },
-  { title: "Validity (days)", cell: ({ validityDays }) => numberText(validityDays ?? undefined) },
   {
     title: "Renewals needed a year",
     cell: ({ renewalsPerYear }) => (renewalsPerYear === null ? "Unknown" : <Renewals perYear={renewalsPerYear} />),
