@@ -145,6 +145,8 @@ const EXPECTED_FAILURES: Record<string, { status: number; needs: string }> = {
   confirmPasskey: { status: 400, needs: "the answer of an authenticator" },
   replaceRecoveryCodes: { status: 409, needs: "a second factor" },
   registerRotationCredential: { status: 400, needs: "a database server in a monitored subscription" },
+  addCertificateAuthority: { status: 503, needs: "a certificate authority at a public address" },
+  testCertificateAuthority: { status: 503, needs: "a certificate authority at a public address" },
   approveProposal: { status: 403, needs: "a session of the page" },
   rejectProposal: { status: 403, needs: "a session of the page" },
   discoverSso: { status: 400, needs: "an identity provider at a public address" },

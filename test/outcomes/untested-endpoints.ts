@@ -33,6 +33,7 @@ export const UNTESTED_ENDPOINTS: Record<string, string> = {
   "POST /api/assets/dependencies/endpoints/check": "stores only what it reads, and a repeat reads again",
   "PUT /api/automation/keys/{asset_id}/rotation-policy":
     "writes only to Key Vault, with fault tests of its own: test/key-rotation/policy.test.ts",
+  "POST /audit/streams/{stream_id}/test": "writes no row, and sends an event that is marked as a test",
   "POST /alerts/preview": "reads only",
   "POST /alerts/rules/{rule_id}/preview": "reads only",
   ...Object.fromEntries(
