@@ -31,6 +31,7 @@ import type { ResourceManager } from "../../shared/platform/azure/resource-manag
 import { createRoleAssignments } from "../../shared/platform/azure/role-assignments.ts";
 import type { ServiceKeyVault } from "../../shared/platform/azure/service-key-vault.ts";
 import { createExchangeProof, createSignInProof } from "../../shared/platform/azure/sign-in-proof.ts";
+import { createStorageMetrics } from "../../shared/platform/azure/storage-metrics.ts";
 import type { VaultKeysClients } from "../../shared/platform/azure/vault-keys.ts";
 import type { VaultSecretsClients } from "../../shared/platform/azure/vault-secrets.ts";
 import type { Config } from "../../shared/platform/config/config.ts";
@@ -335,7 +336,13 @@ export function createAutomation(deps: {
       vaultChanged: (vaultName) => deps.rescans.requestForChange(vaultName),
     }),
     ...createReplacements({ ...deps, matches, dependencies, rotations, resourceGraph }),
-    sharedKeys: createSharedKeys({ arm, resourceGraph, units: azureEdges.units, credentials, clock }),
+    sharedKeys: createSharedKeys({
+      storageMetrics: createStorageMetrics(arm),
+      resourceGraph,
+      units: azureEdges.units,
+      credentials,
+      clock,
+    }),
     keyPermissions: () =>
       readKeyPermissions({ roles: createRoleAssignments(arm), units: azureEdges.units, ownObjectId }),
     rotationNotices,

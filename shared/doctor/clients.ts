@@ -20,6 +20,7 @@ import { createResourceManager } from "../platform/azure/resource-manager.ts";
 import { createRoleAssignments, readAssignmentRecord } from "../platform/azure/role-assignments.ts";
 import type { ServiceKeyVault } from "../platform/azure/service-key-vault.ts";
 import { createSql } from "../platform/azure/sql.ts";
+import { createStorageMetrics } from "../platform/azure/storage-metrics.ts";
 import { createVaultSecrets } from "../platform/azure/vault-secrets.ts";
 import type { Config } from "../platform/config/config.ts";
 import { Problem } from "../platform/http/problem.ts";
@@ -86,6 +87,7 @@ export function createClients(deps: DoctorDeps) {
     frontDoor: createFrontDoor(arm),
     dataFactory: createDataFactory(arm),
     sql: createSql(arm),
+    storageMetrics: createStorageMetrics(arm),
     containerApps: createContainerApps(arm),
     appConfigurationReferences: createAppConfigurationReferences(services),
   };

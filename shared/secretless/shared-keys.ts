@@ -1,13 +1,11 @@
 import pMap from "p-map";
 import * as z from "zod";
-import type { Arm } from "../platform/azure/arm.ts";
 import { az } from "../platform/azure/cli.ts";
 import { CloudFailure } from "../platform/azure/failure.ts";
 import { type ResourceGraph, SUBSCRIPTIONS_IN_QUERY, toQueryLiteral } from "../platform/azure/resource-graph.ts";
-import { DEPENDENCY_READER } from "../platform/azure/watch-roles.ts";
+import type { StorageMetrics } from "../platform/azure/storage-metrics.ts";
 import { type Page, type PageRequest, pageOfAll } from "../platform/http/paging.ts";
 import type { Clock } from "../platform/runtime.ts";
-import { DAY_MS } from "../platform/time.ts";
 import { KEY_BLIND_SPOT_TEXTS, KEY_BLIND_SPOTS } from "../rotation/resource-keys/credential-usage.ts";
 import type { Credentials } from "../rotation/resource-keys/credentials.ts";
 
@@ -124,22 +122,6 @@ const ResourceRow = z.looseObject({
 });
 type ResourceRow = z.infer<typeof ResourceRow>;
 
-/** https://learn.microsoft.com/rest/api/monitor/metrics/list */
-const Metrics = z.object({
-  value: z.array(
-    z.object({
-      timeseries: z.array(
-        z.object({
-          metadatavalues: z.array(z.object({ name: z.object({ value: z.string() }), value: z.string() })).nullish(),
-          data: z.array(z.object({ timeStamp: z.iso.datetime({ offset: true }), total: z.number().nullish() })),
-        }),
-      ),
-    }),
-  ),
-});
-const METRICS_VERSION = "2023-10-01";
-/** Values of the dimension `Authentication` that need a key: https://learn.microsoft.com/azure/storage/common/monitor-storage-reference */
-const WITH_KEY = ["AccountKey", "SAS"];
 const READS_AT_ONCE = 4;
 
 const METRIC_BLIND_SPOTS = [
@@ -162,13 +144,13 @@ const METRIC_BLIND_SPOTS = [
 export type ListSharedKeys = (filter: { days: number }, request: PageRequest) => Promise<Page<SharedKeys>>;
 
 export function createSharedKeys(deps: {
-  arm: Pick<Arm, "call">;
+  storageMetrics: StorageMetrics;
   resourceGraph: ResourceGraph;
   units: () => Promise<string[]>;
   credentials: Pick<Credentials, "list">;
   clock: Clock;
 }): ListSharedKeys {
-  const { arm, resourceGraph, units, credentials, clock } = deps;
+  const { storageMetrics, resourceGraph, units, credentials, clock } = deps;
 
   async function resources(): Promise<ResourceRow[]> {
     const subscriptions = await units();
@@ -181,38 +163,6 @@ export function createSharedKeys(deps: {
     return found;
   }
 
-  /** Returns the last day on which a storage account answered a request with a key. Undefined if there was none. */
-  async function lastKeyUse(id: string, days: number): Promise<string | undefined> {
-    const end = clock.now();
-    const start = new Date(end.getTime() - days * DAY_MS);
-    const answer = await arm.call(
-      {
-        path: `${id}/providers/Microsoft.Insights/metrics`,
-        apiVersion: METRICS_VERSION,
-        query: {
-          metricnames: "Transactions",
-          metricnamespace: "Microsoft.Storage/storageAccounts",
-          aggregation: "Total",
-          interval: "P1D",
-          timespan: `${start.toISOString()}/${end.toISOString()}`,
-          $filter: "Authentication eq '*'",
-        },
-        target: { operation: "read the metric of a storage account", resource: id, grant: DEPENDENCY_READER },
-      },
-      Metrics,
-    );
-    const used = answer.value.flatMap(({ timeseries }) =>
-      timeseries
-        .filter(({ metadatavalues }) =>
-          metadatavalues?.some(
-            ({ name, value }) => name.value.toLowerCase() === "authentication" && WITH_KEY.includes(value),
-          ),
-        )
-        .flatMap(({ data }) => data.flatMap(({ timeStamp, total }) => ((total ?? 0) > 0 ? timeStamp : []))),
-    );
-    return used.sort().at(-1);
-  }
-
   async function assess({ id, name, type, properties }: ResourceRow, days: number): Promise<SharedKeys> {
     const { title, member, isOff, off } = SWITCH_OF.get(type.toLowerCase())!;
     const command = az("resource update", { ids: id, set: `properties.${member}=${off}` });
@@ -222,7 +172,7 @@ export function createSharedKeys(deps: {
     if (type.toLowerCase() === STORAGE) {
       const blindSpots = METRIC_BLIND_SPOTS;
       try {
-        const lastUsedAt = await lastKeyUse(id, days);
+        const lastUsedAt = await storageMetrics.lastKeyUse(id, clock.now(), days);
         return lastUsedAt === undefined
           ? {
               ...base,

@@ -393,6 +393,16 @@ const discovery: OutgoingCall[] = [
   ),
   oneResource(
     {
+      id: "storage.metrics",
+      feature: "Rotation: use of keys of storage accounts",
+      call: "GET {account}/providers/Microsoft.Insights/metrics",
+      type: "microsoft.storage/storageaccounts",
+      actions: ["Microsoft.Insights/metrics/read"],
+    },
+    ({ clients, deps, signal }, id) => clients.storageMetrics.lastKeyUse(id, deps.clock.now(), 1, signal),
+  ),
+  oneResource(
+    {
       id: "containerApps.revisions",
       feature: "Rotation: replicas of Container Apps",
       call: "GET {app}/revisions, …/replicas",
