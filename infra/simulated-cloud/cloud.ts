@@ -248,7 +248,8 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
     foreignOrigin: () => listening.foreignHost(),
   });
   const zones = zonesOf(company);
-  const nameServer = await startNameServer(zones);
+  const nameServer = await startNameServer(zones, state.nameServerPort ?? 0);
+  state.nameServerPort = nameServer.port;
   const acmeAuthorityOf = (options: Pick<AcmeServerOptions, "origin" | "binding">) =>
     new AcmeAuthority(options.origin, resources, new AcmeServer({ ...options, clock, zones, signingKey }));
   const acmeAuthority = acmeAuthorityOf({ origin: origin("letsencrypt.localhost") });
@@ -368,7 +369,7 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
       ARI_DIRECTORIES: acmeAuthority.setting,
       ...environment(state, certificate.authorityPath, authority, resourceManagerUrl, origin),
       ...providers.environment(),
-      ACME_DNS_SERVERS: nameServer.address,
+      ACME_DNS_SERVERS: `127.0.0.1:${nameServer.port}`,
       ACME_DNS_ZONE_IDS: [...zones.zones.values()].map(({ id }) => id).join(","),
       PRIVATE_TARGET_HOSTS: [
         new URL(issuer).host,

@@ -21,6 +21,8 @@ export interface CloudState {
   controlPort: number;
   identityProviderPort: number;
   kubernetesPort: number;
+  /** Absent in folders of earlier versions. */
+  nameServerPort?: number;
   /** The service's client registration with the identity provider. */
   oidcClient: OidcClient;
   tenantId: string;

@@ -2,6 +2,7 @@ import { appIdOf } from "simulated-cloud/company/applications.ts";
 import type { Company } from "simulated-cloud/company/company.ts";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { company as companyWithTenants, registrationOf } from "../b2c/support.ts";
+import { authorityBody } from "../certificate-renewal/renewal-service.ts";
 import { licence } from "../support/licence.ts";
 import { ADMIN, Service } from "../support/service.ts";
 
@@ -13,7 +14,11 @@ const APP = "Shop API";
 const company: Company = {
   ...companyWithTenants,
   subscriptions: [
-    { name: "Shop", id: SUBSCRIPTION, vaults: [{ name: "kv-shop", secrets: [{ name: "db" }] }, { name: "kv-copies" }] },
+    {
+      name: "Shop",
+      id: SUBSCRIPTION,
+      vaults: [{ name: "kv-shop", secrets: [{ name: "db" }], certificates: [{ name: "www" }] }, { name: "kv-copies" }],
+    },
   ],
   applications: [{ name: APP, secrets: [{ name: "current", expiresInDays: 20 }] }],
 };
@@ -63,6 +68,10 @@ async function createResources(): Promise<Record<string, string>> {
     targetName: "db",
     enabled: false,
   });
+  const renewal = "/api/automation/certificates";
+  const { authorityId } = await create("POST", `${renewal}/authorities`, authorityBody(service));
+  const certificatePolicy = `${renewal}/kv-shop.certificate.www/policy`;
+  await create("PUT", certificatePolicy, { authorityId });
   const { id: streamId } = await create("POST", "/audit/streams", {
     name: "Hub",
     destination: "eventHubs",
@@ -71,6 +80,8 @@ async function createResources(): Promise<Record<string, string>> {
     enabled: false,
   });
   return {
+    "/api/automation/certificates/authorities/{authority_id}": `${renewal}/authorities/${authorityId}`,
+    "/api/automation/certificates/{asset_id}/policy": certificatePolicy,
     "/audit/streams/{stream_id}": `/audit/streams/${streamId}`,
     "/auth/users/{user_id}": `/auth/users/${ADMIN.username}`,
     "/alerts/rules/{rule_id}": `/alerts/rules/${ruleId}`,

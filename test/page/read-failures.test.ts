@@ -81,7 +81,7 @@ withBrowser("a subscription whose vaults can't be listed is named with the reaso
   const [item] = await unreadSubscriptions().allInnerTexts();
   expect(item).toMatch(/^Subscription Acme Finance: Could not list vaults /);
   expect(item).toContain("the custom role Credential Lifecycle Inventory Reader on the subscription");
-  expect(await coverageLine()).toBe("Coverage: 1 of 2 subscriptions, 1 of 1 known vault");
+  expect(await coverageLine()).toBe("Coverage: 1 of 2 subscriptions, 1 of 1 known vault read.");
   expect(text).toContain("Completed, but some subscriptions or vaults could not be read.");
   // The coverage is the first line of the view, and the navigation counts its gaps.
   expect(text.split("\n").filter(Boolean)[1]).toMatch(/^Coverage: /);
@@ -116,7 +116,7 @@ withBrowser("the overview lists unread subscriptions before unread vaults", asyn
   const text = await readOverview();
   expect(text).toContain("Vault kv-shop: ");
   expect(text.indexOf("Subscription Acme Finance: ")).toBeLessThan(text.indexOf("Vault kv-shop: "));
-  expect(await coverageLine()).toBe("Coverage: 1 of 2 subscriptions, 0 of 1 known vault");
+  expect(await coverageLine()).toBe("Coverage: 1 of 2 subscriptions, 0 of 1 known vault read.");
 
   await page.goto(`${service.url}/#/vaults`);
   const production = page.getByRole("table", { name: "Subscriptions" }).getByRole("row", { name: "Acme Production" });

@@ -105,7 +105,7 @@ test("the plan with all options contains every resource type that the templates 
   const { bicep, terraform } = await parseTemplates(readInfraFiles());
   const parts = deployedParts(bicep, modulesOf([...terraform.values()])).filter(
     // Deployed on their own.
-    ({ name }) => !["logs", "events-policy"].includes(name),
+    ({ name }) => !["logs", "siem", "events-policy"].includes(name),
   );
   const types = new Set(parts.flatMap((part) => [...part.types]));
   const flags = parameterDefinitions(bicep).filter(({ type }) => type === "bool");

@@ -11,29 +11,41 @@ const CODES = { none: 0, nameError: 3 };
 
 /** A running name server. */
 export interface NameServer {
-  /** `127.0.0.1:port` */
-  address: string;
+  port: number;
   /** Names and types that were asked, such as `TXT _acme-challenge.example.com`. */
   questions: string[];
   stop(): Promise<void>;
 }
 
-export async function startNameServer(zones: DnsZones): Promise<NameServer> {
-  const socket = createSocket("udp4");
+/**
+ * Starts a name server at 127.0.0.1.
+ *
+ * @param lastPort - Port of the last start, which is used again if it is free. 0: any free port.
+ */
+export async function startNameServer(zones: DnsZones, lastPort: number): Promise<NameServer> {
   const questions: string[] = [];
-  socket.on("message", (message, sender) => {
-    const answer = answerOf(message, zones, questions);
-    if (answer !== undefined) socket.send(answer, sender.port, sender.address);
-  });
-  await new Promise<void>((resolve, reject) => {
-    socket.once("error", reject);
-    socket.bind(0, "127.0.0.1", resolve);
-  });
-  return {
-    address: `127.0.0.1:${(socket.address() as AddressInfo).port}`,
-    questions,
-    stop: () => new Promise((resolve) => socket.close(() => resolve())),
+  const start = async (port: number): Promise<NameServer> => {
+    const socket = createSocket("udp4");
+    socket.on("message", (message, sender) => {
+      const answer = answerOf(message, zones, questions);
+      if (answer !== undefined) socket.send(answer, sender.port, sender.address);
+    });
+    await new Promise<void>((resolve, reject) => {
+      socket.once("error", reject);
+      socket.bind(port, "127.0.0.1", resolve);
+    });
+    return {
+      port: (socket.address() as AddressInfo).port,
+      questions,
+      stop: () => new Promise((resolve) => socket.close(() => resolve())),
+    };
   };
+  try {
+    return await start(lastPort);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "EADDRINUSE") throw error;
+    return await start(0);
+  }
 }
 
 /** Returns the response to a query with one question. Undefined for anything else. */

@@ -198,13 +198,17 @@ function checkTerraformResource(
   const kind = kinds.find(({ inside }) => !inside);
   if (!kind) return [findingAt(resource, `${type} is not in the parity table (parity/resource-kinds.ts)`)];
   if (!bicep.has(`${kind.arm.toLowerCase()} ${name}`)) return [findingAt(resource, `Bicep has no ${kind.arm} ${name}`)];
-  const missing = kinds.filter(
-    ({ inside }) =>
-      inside &&
+  const missing = KINDS.filter(
+    ({ arm, azurerm, resource: ownName, inside }) =>
+      azurerm === type &&
+      inside?.name === name &&
       hasProperty(resource.block, inside.argument) &&
-      ![...bicep.keys()].some((key) =>
-        key.startsWith(`${KINDS.find((one) => one.inside === inside)!.arm.toLowerCase()} `),
-      ),
+      ![...bicep.keys()].some((key) => {
+        const [bicepType, bicepName] = key.split(" ");
+        // A kind without a name is that of all resources of the type for which there is no kind with their name.
+        const namedKind = KINDS.find((one) => one.arm === arm && one.resource === bicepName);
+        return bicepType === arm.toLowerCase() && namedKind?.resource === ownName;
+      }),
   );
   const comparedArguments = kinds.flatMap((one) => [
     ...one.pairs.map((pair) => pair.terraform),

@@ -386,16 +386,16 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
       [`${MODULES}/app.bicep`, "  properties: union(\n    additionalSettings,\n", "  properties: union(\n"],
       [
         `${MODULES}/app.bicep`,
-        "{ DEPENDENCY_LITERAL_SCAN: 'true' }\n",
-        "{ DEPENDENCY_LITERAL_SCAN: 'true' },\n    additionalSettings\n",
+        "{ ACME_DNS_ZONE_IDS: join(acmeDnsZoneIds, ',') }\n",
+        "{ ACME_DNS_ZONE_IDS: join(acmeDnsZoneIds, ',') },\n    additionalSettings\n",
       ],
     ],
     [
       [`${TERRAFORM}/app.tf`, "  app_settings = merge(\n    var.additional_settings,\n", "  app_settings = merge(\n"],
       [
         `${TERRAFORM}/app.tf`,
-        '{ DEPENDENCY_LITERAL_SCAN = "true" }\n',
-        '{ DEPENDENCY_LITERAL_SCAN = "true" },\n    var.additional_settings\n',
+        '{ ACME_DNS_ZONE_IDS = join(",", var.acme_dns_zone_ids) }\n',
+        '{ ACME_DNS_ZONE_IDS = join(",", var.acme_dns_zone_ids) },\n    var.additional_settings\n',
       ],
     ],
   ),
