@@ -316,6 +316,7 @@ export function createAutomation(deps: {
   const rotationNotices = createRotationNotices({ tables, clock, log, settings, licensed, policies, rotations });
 
   const resourceGraph = createResourceGraph(arm);
+  const storageMetrics = createStorageMetrics(arm);
 
   return {
     dependencies,
@@ -336,13 +337,7 @@ export function createAutomation(deps: {
       vaultChanged: (vaultName) => deps.rescans.requestForChange(vaultName),
     }),
     ...createReplacements({ ...deps, matches, dependencies, rotations, resourceGraph }),
-    sharedKeys: createSharedKeys({
-      storageMetrics: createStorageMetrics(arm),
-      resourceGraph,
-      units: azureEdges.units,
-      credentials,
-      clock,
-    }),
+    sharedKeys: createSharedKeys({ storageMetrics, resourceGraph, units: azureEdges.units, credentials, clock }),
     keyPermissions: () =>
       readKeyPermissions({ roles: createRoleAssignments(arm), units: azureEdges.units, ownObjectId }),
     rotationNotices,
