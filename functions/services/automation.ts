@@ -302,17 +302,7 @@ export function createAutomation(deps: {
     logins,
     randomness,
   });
-  const automaticRotation = createAutomaticRotation({
-    tables,
-    queues,
-    settings,
-    clock,
-    log,
-    licensed,
-    graph,
-    matches,
-    rotations,
-  });
+  const automaticRotation = createAutomaticRotation({ ...deps, matches, rotations });
   const rotationNotices = createRotationNotices({ tables, clock, log, settings, licensed, policies, rotations });
 
   const resourceGraph = createResourceGraph(arm);
