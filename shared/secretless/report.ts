@@ -15,7 +15,7 @@ export const REPLACEMENTS = ["managedIdentity", "federatedCredential", "none", "
  */
 export const IDENTITY_MODES = ["trusted", "instead"] as const;
 
-/** Reasons that keep a secret, or one of its consumers, from working without it. */
+/** Reasons why a secret can't be replaced, for all of its consumers or for one. */
 export const BLOCKERS = ["foreignApplication", "federatedCredentialLimit", "outsideAzure", "unknownKind"] as const;
 
 /** `possible`: for every known consumer. `partly`: for some. `blocked`: for none. `unknown`: no consumer decides. */
@@ -71,7 +71,7 @@ export interface SecretConsumer {
   places: string[];
   /** Whether it stores a copy of the value. */
   copy: boolean;
-  /** False if it uses a client secret of the application, and which one is unknown. */
+  /** Whether the consumer is known to use this secret. False: it uses one of the application's secrets, unknown which. */
   isCertain: boolean;
   /** How it gets a new version of the secret. */
   refresh: "automatic" | "action" | "blind" | "willBreak";
