@@ -97,6 +97,6 @@ withBrowser("a change that the service rejects is shown with the reason", async 
     .first()
     .click();
   await page.getByRole("dialog").getByRole("button", { name: "Approve and run" }).click();
-  await page.getByText("Rejected by the service: An override of logLevel does not exist.").waitFor();
+  await page.getByText("The service rejected the change: An override of logLevel does not exist.").waitFor();
   await page.close();
 });

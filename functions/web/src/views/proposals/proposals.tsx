@@ -108,7 +108,7 @@ const Approve = ({ proposal }: { proposal: Proposal }) => (
     submit={async (_, approve) => {
       const { state, detail } = await approve({ params: { path: { proposal_id: proposal.id } } });
       if (state === "done") return undefined;
-      return detail === null ? `${STATES[state]}.` : `${STATES[state]}: ${detail}`;
+      return detail === null ? `${STATES[state]}.` : `The service rejected the change: ${detail}`;
     }}
   >
     <Details proposal={proposal} />
