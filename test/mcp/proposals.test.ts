@@ -62,7 +62,8 @@ async function currentWorkers(): Promise<unknown> {
 /** Returns how often a change of the setting to a value started, according to the audit log. */
 async function startsOf(value: number): Promise<number> {
   const entries = await service.listAll("/audit/entries?event_type=settings.changed");
-  return entries.filter((entry) => entry.outcome === "intent" && JSON.stringify(entry).includes(`:${value}}`)).length;
+  return entries.filter(({ outcome, after }) => outcome === "intent" && after?.discoveryMaxWorkers?.value === value)
+    .length;
 }
 
 describe("a proposal", () => {
