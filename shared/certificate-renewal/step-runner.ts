@@ -88,6 +88,7 @@ export function createStepRunner(
           throw error instanceof RowChanged ? new LeaseLost() : error;
         }
       });
+      // The caller of this write handles its error. The next write must start all the same.
       writing = write.catch(() => {});
       return write;
     };
